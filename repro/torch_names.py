@@ -1,0 +1,31 @@
+"""Reads ``torch_names.toml``, the one place where private names of torch are written down.
+
+Each entry is a table with at least ``name`` and ``torch``, the releases that it holds for as a PEP 440 range.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@functools.cache
+def _tables() -> dict[str, list[dict[str, Any]]]:
+    with Path(__file__).with_name("torch_names.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def entries(kind: str, torch_version: str) -> list[dict[str, Any]]:
+    """The entries of one ``kind`` (``seam``, ``state``, ...) that hold for ``torch_version``, in file order."""
+    release = Version(Version(torch_version).base_version)
+    return [entry for entry in _tables()[kind] if release in SpecifierSet(entry["torch"])]
