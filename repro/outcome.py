@@ -6,8 +6,11 @@ so (``blind``) and the run is then inconclusive, never ok.
 
 from __future__ import annotations
 
+import sys
+import traceback
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 
@@ -39,6 +42,37 @@ class Outcome:
     kind: Kind
     reason: str
     details: dict[str, Any] = field(default_factory=dict)
+
+
+def error_outcome(error: BaseException) -> Outcome:
+    """The ``error`` outcome of a run that raised ``error``.
+
+    ``type`` is the class without its module, which moves between releases. ``frame`` is the innermost frame in the
+    torch package, as in ``torch/_dynamo/guards.py:check``; without one, the innermost frame at all, as in
+    ``file.py:function``; empty for an exception that was never raised.
+    """
+    kind, message = type(error).__qualname__, str(error)
+    summary = message.strip().partition("\n")[0]
+    details = {
+        "type": kind,
+        "message": message,
+        "frame": _frame(error),
+        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+    }
+    return Outcome(Kind.ERROR, f"{kind}: {summary}" if summary else kind, details)
+
+
+def _frame(error: BaseException) -> str:
+    frames = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)
+    # a torch that was never imported has no frame here, so looking must not be what imports it
+    torch_file = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch_file is not None:
+        package = Path(torch_file).parent
+        for frame in reversed(frames):
+            file = Path(frame.filename)
+            if package in file.parents:
+                return f"{file.relative_to(package.parent).as_posix()}:{frame.name}"
+    return f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
 
 
 class Sight(str, Enum):

@@ -1,0 +1,107 @@
+"""Fixes: what a user would change in their own code, one pasteable file each.
+
+A fix file imports torch and the standard library only and defines one or more of
+
+``compile_attention(flex_attention)``
+    how the operator is compiled; without it, ``torch.compile(flex_attention)``;
+``guard(function)``
+    what is put around each piece of the user's own code that compiles, traces or calls attention;
+``before_threads(attention, examples)``
+    what runs once, before any thread starts; ``attention(query, key, value, mask_mod)`` is the user's own
+    function and ``examples`` the argument tuples to prepare for.
+
+Foreign code, another library that compiles or traces, is out of reach of all three.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(__file__).parent
+NONE = "none"
+
+# How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
+# promise that the recompile oracle checks.
+_COMPILES: dict[str, Callable[[int], int]] = {
+    "dynamic": lambda shapes: 1,
+}
+
+
+class UnknownFix(ValueError):
+    """No fix of that name; the message has the nearest names."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A fix by ``name``. ``hooks`` is its module, ``None`` for no fix at all."""
+
+    name: str
+    hooks: ModuleType | None
+
+    def compile_attention(self, flex_attention: Callable[..., Any]) -> Callable[..., Any]:
+        if hasattr(self.hooks, "compile_attention"):
+            return self.hooks.compile_attention(flex_attention)  # type: ignore[no-any-return, union-attr]
+        import torch
+
+        return torch.compile(flex_attention)  # type: ignore[no-any-return]
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if hasattr(self.hooks, "guard"):
+            return self.hooks.guard(function)  # type: ignore[no-any-return, union-attr]
+        return function
+
+    def before_threads(self, attention: Callable[..., Any], examples: Iterable[tuple[Any, ...]]) -> None:
+        if hasattr(self.hooks, "before_threads"):
+            self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
+
+    def promised_compiles(self, shapes: int) -> int:
+        """The most frames that Dynamo may compile for ``shapes`` distinct shapes."""
+        return _COMPILES.get(self.name, lambda shapes: shapes)(shapes)
+
+
+def names() -> list[str]:
+    """The fixes that there are, by file name, without importing any; ``none`` is not one of them."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+
+
+def summary(name: str) -> str:
+    """The first line of a fix's docstring, without importing it."""
+    import ast
+
+    text = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
+def load(name: str) -> Fix:
+    """The fix called ``name``, or the one in the file ``name`` if that ends in ``.py``.
+
+    Raises :class:`UnknownFix`.
+    """
+    if name == NONE:
+        return Fix(NONE, None)
+    if name.endswith(".py"):
+        return _from_file(Path(name))
+    if name not in names():
+        near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
+        raise UnknownFix(f"no fix is called {name!r}; {hint}")
+    return Fix(name, importlib.import_module(f"{__name__}.{name}"))
+
+
+def _from_file(path: Path) -> Fix:
+    if not path.is_file():
+        raise UnknownFix(f"no such fix file: {path}")
+    spec = importlib.util.spec_from_file_location(f"fix_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return Fix(path.stem, module)

@@ -1,0 +1,100 @@
+"""The user's code of a run: build the mask, then call attention, shaped by a fix and watched by the oracles."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from repro.fixes import Fix
+from repro.oracles.memory import AllocationMeter
+from repro.oracles.sparsity import Canary, canary
+from repro.workloads import Workload
+
+Attention = Callable[..., torch.Tensor]
+
+
+@dataclass
+class Call:
+    """One call of attention that was watched.
+
+    ``output`` is ``[batch, heads, queries, head_dim]``, ``None`` when the call raised. ``meter`` counted what the
+    attention allocated, without the mask; ``None`` when it was never reached.
+    """
+
+    thread: str
+    compiled: bool
+    inputs: Canary
+    output: torch.Tensor | None = None
+    meter: AllocationMeter | None = None
+
+
+class _Watched(threading.local):
+    call: Call | None = None
+
+
+_watched = _Watched()
+
+
+def mask_then(flex: Attention) -> Attention:
+    """What users write: ``(query, key, value, mask_mod) -> output``; it builds its block mask on every call."""
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask_mod: Any) -> torch.Tensor:
+        block_mask = create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=query.device.type)
+        call = _watched.call
+        if call is not None:
+            call.meter = AllocationMeter(query.device)
+        with call.meter if call is not None and call.meter is not None else nullcontext():
+            return flex(query, key, value, block_mask=block_mask)
+
+    return attention
+
+
+@dataclass
+class UserCode:
+    """What a race makes its threads of.
+
+    ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index``
+    says on which of the ``workloads``. ``guarded(function)`` is any other code of the user's. The fix is around
+    all three. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
+    """
+
+    fix: Fix
+    workloads: list[Workload]
+    calls: list[Call] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._inputs = [(canary(workload), workload.mask_mod()) for workload in self.workloads]
+        self.attention = self.fix.guard(mask_then(self.fix.compile_attention(flex_attention)))
+        self.uncompiled_attention = self.fix.guard(mask_then(flex_attention))
+
+    def compiled(self, thread: str, index: int = 0) -> Callable[[], None]:
+        return lambda: self._call(thread, self.attention, True, index)
+
+    def uncompiled(self, thread: str, index: int = 0) -> Callable[[], None]:
+        return lambda: self._call(thread, self.uncompiled_attention, False, index)
+
+    def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.fix.guard(function)
+
+    def prepare(self) -> None:
+        """Let the fix do what it does before any thread starts."""
+        examples = [(inputs.query, inputs.key, inputs.value, mask_mod) for inputs, mask_mod in self._inputs]
+        with torch.no_grad():
+            self.fix.before_threads(self.attention, examples)
+
+    def _call(self, thread: str, attention: Attention, compiled: bool, index: int) -> None:
+        inputs, mask_mod = self._inputs[index]
+        call = Call(thread, compiled, inputs)
+        self.calls.append(call)
+        _watched.call = call
+        try:
+            with torch.no_grad():
+                call.output = attention(inputs.query, inputs.key, inputs.value, mask_mod)
+        finally:
+            _watched.call = None
