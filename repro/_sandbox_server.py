@@ -16,6 +16,7 @@ import pickle
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -71,43 +72,61 @@ def read_tail(file: int) -> str:
 
 def serve(connection: int, client: int, warm: str | None, start: str) -> NoReturn:
     """Serve requests from the process ``client`` over the file descriptor ``connection`` until either ends."""
-    # the interpreter's own end would wait for threads and run exit hooks that jobs or warm left behind
+    channel = Connection(connection)
+    os.set_inheritable(connection, False)
     try:
-        _serve(Connection(connection), client, warm, start)
-    except (EOFError, OSError, _ClientGone) as gone:
-        print(f"the client is gone: {gone!r}", file=sys.stderr)
-        _kill_everything_below()
-        os._exit(0)
+        # a fork of the client may hold its end of the connection open, so its death is watched for as well
+        client_end = os.pidfd_open(client)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        # a core dump would be a file left behind
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if start == "fork" and warm is not None:
+            with _bounded_warming([channel, client_end]):
+                _resolve(warm)()
+            warm = None
     except BaseException:
         traceback.print_exc()
-        _kill_everything_below()
-        os._exit(1)
-
-
-def _serve(connection: Connection, client: int, warm: str | None, start: str) -> NoReturn:
-    os.set_inheritable(connection.fileno(), False)
-    # a fork of the client may hold its end of the connection open, so its death is watched for as well
-    client_end = os.pidfd_open(client)
-    if os.getppid() != client:
-        raise _ClientGone
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # a core dump would be a file left behind
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-    if warm is not None and start == "fork":
-        faulthandler.dump_traceback_later(WARM_SECONDS, exit=True)
-        _resolve(warm)()
-        faulthandler.cancel_dump_traceback_later()
-        warm = None
+        _end(1)
+    # the first run then meets the same processes as every later one
     _kill_everything_below()
     gc.collect()
-    connection.send("warm")
-    while True:
-        wait([connection, client_end])
-        request = connection.recv()
-        if request is None:
-            raise _ClientGone
-        connection.send(_run(request, warm, connection, client_end))
+    try:
+        channel.send("warm")
+        while channel in wait([channel, client_end]):
+            channel.send(_run(channel.recv(), warm, channel, client_end))
+    except (EOFError, ConnectionError, _ClientGone):
+        pass
+    except BaseException:
+        traceback.print_exc()
+        _end(1)
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    try:
+        _kill_everything_below()
+    finally:
+        # the interpreter's own end would wait for threads, and run exit hooks, that warming up has left
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _bounded_warming(client: list[Any]) -> Iterator[None]:
+    """Nobody serves the client while warming up, so a thread sees its end, and faulthandler the end of the time."""
+    warm, warming = os.pipe()
+
+    def watch() -> None:
+        if warm not in wait([warm, *client]):
+            _end(0)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    faulthandler.dump_traceback_later(WARM_SECONDS, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    os.close(warming)
+    watcher.join()  # no thread of ours may be there at a fork
+    os.close(warm)
 
 
 def _run(request: Request, warm: str | None, connection: Connection, client_end: int) -> Reply:
@@ -169,7 +188,6 @@ class _Run:
         self._child_end = child_end
         self._client = client
         self._open: dict[int, bytearray] = {result: self.result, output: self.output}
-        self._bounded = self.output
         for descriptor in self._open:
             os.set_blocking(descriptor, False)
 
@@ -208,18 +226,19 @@ class _Run:
             del self._open[descriptor]
             return False
         taken += chunk
-        if taken is self._bounded:
+        if taken is self.output:
             del taken[:-_TAIL_BYTES]
         return True
 
 
 def _hang(timeout: float, traces: str, dumped: bool) -> Outcome:
-    reason = f"did not end within {timeout:g} s"
-    if not dumped:
-        reason += f", and its stacks could not be gathered within {_STACKS_SECONDS:g} s"
     # the signal that asked for the stacks is ours, not a finding
     stacks = traces.replace("Fatal Python error: Aborted\n\n", "", 1)
-    return Outcome(Kind.HANG, reason, {"stacks": stacks, "stacks_complete": dumped, "timeout": timeout})
+    reason = f"did not end within {timeout:g} s"
+    complete = dumped and stacks != ""
+    if not complete:
+        reason += ", and its stacks could not be gathered"
+    return Outcome(Kind.HANG, reason, {"stacks": stacks, "stacks_complete": complete, "timeout": timeout})
 
 
 def _crash(code: int, traces: str) -> Outcome:
@@ -246,7 +265,8 @@ def _kill_everything_below() -> None:
         for process in psutil.Process().children():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        os.waitpid(-1, 0)
+        with contextlib.suppress(ChildProcessError):  # warming up, under way in another thread, may wait for it too
+            os.waitpid(-1, 0)
 
 
 def _child(request: Request, warm: str | None, server: int, result: int, output: int, stacks: int) -> NoReturn:

@@ -1,39 +1,31 @@
-"""One run: a race under a fix, on a workload, by a strategy. Happens inside a sandbox; see ``perform``."""
+"""What to run, and what it came to: the two values that cross into a sandbox and back."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
-
-from repro import fixes, races
-from repro.interleave import Fate, LostSeam, Run, Schedule, Scheduler, Seam, Seams, Switch
-from repro.interleave import processes as by_processes
-from repro.interleave.replay import Replay, fates
+from repro.fixes import NONE
+from repro.interleave.replay import SwitchFate
+from repro.interleave.schedule import Step
 from repro.interleave.scheduler import Strategy
-from repro.oracles import memory, numerics, recompiles, sparsity, state
-from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome
-from repro.torch_names import entries
-from repro.user_code import Call, UserCode
-from repro.workloads import Workload
+from repro.outcome import Finding, Kind, Outcome
 
-THIRD = "third"
+if TYPE_CHECKING:
+    from repro.workloads import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What to run; a picklable value.
+    """A race under a fix, on workloads, by a strategy.
 
-    ``fix`` and ``race`` are names. ``strategy`` ``None`` replays the race's recorded schedule. ``processes`` puts
-    each thread into a process of its own: the control group, in which no state is shared. ``workloads`` ``None``
-    takes the race's own; otherwise one for each of the race's inputs, in turn.
+    ``strategy`` ``None`` replays the race's recorded schedule. ``processes`` puts each thread into a process of its
+    own: the control group, in which no Python state is shared. ``context`` says where a thread's context variables
+    come from (see :class:`repro.interleave.Scheduler`). ``workloads`` ``None`` takes the race's own.
     """
 
     race: str
-    fix: str = fixes.NONE
+    fix: str = NONE
     strategy: Strategy | None = None
     processes: bool = False
     context: str = "copied"
@@ -42,214 +34,33 @@ class Experiment:
 
 @dataclass
 class Observation:
-    """What one run came to; plain data throughout, so that it can leave the sandbox.
+    """What one run came to.
 
-    ``switches`` says what became of each switch of the schedule that was asked for, ``trace`` every seam visited.
-    ``compiled`` counts the frames that Dynamo compiled while the threads ran.
+    ``schedule`` is the one that was followed, in its one-line form, and ``steps`` every decision; ``switches`` says
+    what became of each switch that was asked for. ``compiled`` counts the frames that Dynamo compiled while the
+    threads ran, ``None`` if that could not be seen.
     """
 
     outcome: Outcome
     schedule: str = "-"
-    trace: list[str] = field(default_factory=list)
-    switches: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    switches: list[SwitchFate] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     compiled: int | None = None
-    visits: dict[str, int] = field(default_factory=dict)
-
-
-def perform(experiment: Experiment) -> Observation:
-    """Run it. Only ever call this in a process that can be thrown away."""
-    race = races.load(experiment.race)
-    if experiment.processes:
-        return _in_processes(experiment, race)
-    scene = _Scene(experiment, race)
-    strategy = experiment.strategy or Replay(race.recorded())
-    try:
-        with Seams(seams(), code=scene.code_under_test()) as standing:
-            run = Scheduler(strategy, context=experiment.context).run(scene.bodies)
-            visits = dict(standing.visits)
-            if run.fate is not Fate.DONE:
-                # Threads are parked for good, in the seams and models: nothing can be put back.
-                return _describe(scene, run, strategy, visits, _stuck(run))
-    except LostSeam as lost:
-        return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
-    return _describe(scene, run, strategy, visits, None)
-
-
-def seams() -> list[Seam]:
-    """The seams that this release of torch has."""
-    known = ("name", "target", "where", "required", "within")
-    return [
-        Seam(**{key: entry[key] for key in known if key in entry}) for entry in entries("seam", torch.__version__)
-    ]
-
-
-class _Scene:
-    """The threads of a race, ready to go, and what was true before they went."""
-
-    def __init__(self, experiment: Experiment, race: races.Race) -> None:
-        if race.setup is not None:
-            race.setup()
-        workloads = list(experiment.workloads or [Workload(**race.workload)])
-        self.code = UserCode(fixes.load(experiment.fix), workloads)
-        self.code.prepare()
-        if race.warm:
-            for index in range(len(workloads)):
-                self.code.compiled("warm", index)()
-        self.code.calls.clear()
-        self.warm = race.warm
-        self.threads = dict(race.threads(self.code))
-        self.before = state.snapshot()
-        self.frames = recompiles.compiled_frames()
+    output: str = ""
 
     @property
-    def bodies(self) -> Mapping[str, Callable[[], Any]]:
-        return {name: thread.body for name, thread in self.threads.items()}
+    def failed(self) -> bool:
+        return self.outcome.kind not in (Kind.OK, Kind.INCONCLUSIVE)
 
-    def code_under_test(self) -> list[Any]:
-        return [self.code.attention, self.code.uncompiled_attention, *self.bodies.values()]
+    @property
+    def conclusive(self) -> bool:
+        return self.outcome.kind is not Kind.INCONCLUSIVE
 
-    def judge(self, errors: Mapping[str, BaseException]) -> tuple[Outcome, list[Finding], int | None]:
-        """All oracles, after the threads are done: the calls, the state, and then a lone call."""
-        frames = recompiles.compiled_frames()
-        compiled = None if frames is None or self.frames is None else frames - self.frames
-        left = state.judge(self.before, state.snapshot())
-        findings = [finding for call in self.code.calls for finding in _judge_call(call, warm=self.warm)]
-        dense = _out_of_memory(self.code.calls, errors)
-        raced = list(self.code.calls)
-        lone_error: BaseException | None = None
-        try:
-            self.code.compiled("lone call")()
-        except Exception as error:
-            lone_error = error
-        lone = [
-            finding
-            for call in self.code.calls[len(raced) :]
-            for finding in _judge_call(call, warm=lone_error is None)
-        ]
-        findings = [*findings, *lone, left]
-        outcome = _outcome(errors, lone_error, findings, dense)
-        return outcome, findings, compiled
-
-
-def _judge_call(call: Call, *, warm: bool) -> list[Finding]:
-    """Sparsity, numerics and memory of one call; an uncompiled call is dense by nature and only has numbers."""
-    name = f"{call.thread}: "
-    found = []
-    if call.compiled:
-        if call.output is not None:
-            found.append(sparsity.judge(call.inputs, call.output))
-        # A first call also allocates what the compiler needs, so its bytes say nothing of the kernel.
-        if warm and call.meter is not None and call.inputs.workload.dense_bound >= memory.FLOOR:
-            found.append(memory.judge(call.meter, call.inputs.workload))
-        if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
-            found.append(numerics.judge(call.output, call.inputs))
-    return [Finding(f.oracle, f.sight, name + f.message, f.data) for f in found]
-
-
-def _out_of_memory(calls: list[Call], errors: Mapping[str, BaseException]) -> str | None:
-    for call in calls:
-        error = errors.get(call.thread)
-        if error is not None and memory.score_sized(error, call.inputs.workload):
-            return f"{call.thread}: ran out of memory on a request for all scores: {error}"
-    return None
-
-
-def _outcome(
-    errors: Mapping[str, BaseException],
-    lone_error: BaseException | None,
-    findings: list[Finding],
-    out_of_memory: str | None,
-) -> Outcome:
-    """The one outcome of many signs: dense before error before wrong before poisoned before inconclusive."""
-    failed = {name: error_outcome(error) for name, error in errors.items()}
-    also = {"errors": {name: outcome.details for name, outcome in failed.items()}} if failed else {}
-    if lone_error is not None:
-        also["lone call"] = error_outcome(lone_error).details
-
-    def first(sight: Sight, *oracles: str) -> Finding | None:
-        return next((f for f in findings if f.sight is sight and (not oracles or f.oracle in oracles)), None)
-
-    if out_of_memory:
-        return Outcome(Kind.DENSE, out_of_memory, also)
-    if dense := first(Sight.FAIL, "sparsity", "memory"):
-        return Outcome(Kind.DENSE, dense.message, {**dense.data, **also})
-    if failed:
-        name, outcome = next(iter(failed.items()))
-        return Outcome(Kind.ERROR, f"{name}: {outcome.reason}", {**outcome.details, **also})
-    if wrong := first(Sight.FAIL, "numerics"):
-        return Outcome(Kind.WRONG, wrong.message, {**wrong.data, **also})
-    if lone_error is not None:
-        return Outcome(Kind.POISONED, f"a later, lone call fails: {error_outcome(lone_error).reason}", also)
-    if left := first(Sight.FAIL, "state"):
-        return Outcome(Kind.POISONED, left.message, {**left.data, **also})
-    if blind := first(Sight.BLIND):
-        return Outcome(Kind.INCONCLUSIVE, f"the {blind.oracle} oracle could not look: {blind.message}", also)
-    return Outcome(Kind.OK, "all calls right and block-sparse; a lone call works; no state left behind")
-
-
-def _stuck(run: Run) -> Outcome:
-    details = {"stacks": run.stacks}
-    if run.fate is Fate.DEADLOCK:
-        return Outcome(Kind.HANG, f"deadlock: {run.explanation}", details)
-    return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
-
-
-def _describe(
-    scene: _Scene, run: Run, strategy: Strategy, visits: dict[str, int], stuck: Outcome | None
-) -> Observation:
-    outcome, findings, compiled = (stuck, [], None) if stuck else scene.judge(run.errors)
-    asked = strategy.schedule if isinstance(strategy, Replay) else run.schedule
-    return Observation(
-        outcome=outcome,
-        schedule=str(run.schedule),
-        trace=[str(step) for step in run.steps],
-        switches=[str(fate) for fate in fates(asked, run)],
-        findings=findings,
-        compiled=compiled,
-        visits=visits,
-    )
-
-
-def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
-    """The control group: each thread of the race in a process of its own, by the same schedule.
-
-    Where the race has two threads, a third process stands in the middle of a compile all the while. That every
-    switch was taken proves that the windows overlapped; without that a clean run proves nothing.
-    """
-    schedule = race.recorded()
-    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [Workload(**race.workload)]))]
-    if len(names) < 3:
-        schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))
-        names = [THIRD, *names]
-
-    def body(name: str, drive: by_processes.Drive) -> tuple[Outcome, list[Finding], dict[str, int]]:
-        # The third must compile for itself, or it would have no window.
-        scene = _Scene(experiment, replace(race, warm=race.warm and name != THIRD))
-        part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
-        with Seams(seams(), code=scene.code_under_test()) as standing:
-            raised = drive(part)
-        outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
-        return outcome, findings, dict(standing.visits)
-
-    run = by_processes.run(names, Replay(schedule), body)
-    became = fates(schedule, run)
-    observation = Observation(
-        outcome=Outcome(Kind.OK, "each process is right by itself, while their windows overlapped"),
-        schedule=str(run.schedule),
-        trace=[str(step) for step in run.steps],
-        switches=[str(fate) for fate in became],
-        findings=[finding for _, findings, _ in run.values.values() for finding in findings],
-        visits=dict(sum((Counter(visits) for _, _, visits in run.values.values()), Counter())),
-    )
-    missing = [str(fate) for fate in became if fate.status != "taken"]
-    bad = [(name, outcome) for name, (outcome, _, _) in run.values.items() if outcome.kind is not Kind.OK]
-    if run.fate is not Fate.DONE or run.errors:
-        why = run.explanation or "; ".join(map(str, run.errors.values()))
-        observation.outcome = Outcome(Kind.INCONCLUSIVE, why)
-    elif bad:
-        name, outcome = bad[0]
-        observation.outcome = replace(outcome, reason=f"process {name}: {outcome.reason}")
-    elif missing:
-        observation.outcome = Outcome(Kind.INCONCLUSIVE, f"no proof that the windows overlapped: {missing[0]}")
-    return observation
+    @property
+    def signature(self) -> str:
+        """What makes two failures the same: the kind, and for an error its type and the torch frame."""
+        details = self.outcome.details
+        return ":".join(
+            [self.outcome.kind, *(str(details[key]) for key in ("type", "frame", "signal") if key in details)]
+        )

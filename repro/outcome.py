@@ -47,8 +47,8 @@ class Outcome:
 def error_outcome(error: BaseException) -> Outcome:
     """The ``error`` outcome of a run that raised ``error``.
 
-    ``type`` is the class without its module, which moves between releases. ``frame`` is the innermost frame in the
-    torch package, as in ``torch/_dynamo/guards.py:check``; without one, the innermost frame at all, as in
+    ``type`` is the class without its module, which moves between releases. ``frame`` is the innermost frame in
+    the torch package, as in ``torch/_dynamo/guards.py:check``; without one, the innermost frame at all, as in
     ``file.py:function``; empty for an exception that was never raised.
     """
     kind, message = type(error).__qualname__, str(error)

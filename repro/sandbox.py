@@ -1,10 +1,11 @@
 """Runs one job in a throw-away process, bounds it, kills all that it started, and says how it ended.
 
-A *fork server* (``_sandbox_server.py``) is a fresh interpreter that warms up once and then forks a child for each job.
-This file is the client's side. It knows nothing of torch: a job is any importable function.
+A *fork server* (``_sandbox_server.py``) is a fresh interpreter that warms up once and then forks a child for
+each job. This file is the client's side. It knows nothing of torch: a job is any importable function.
 
-Nothing is left behind, neither process nor file, when a job ends, when it is killed, and when the client ends in any
-way. One gap: if someone else sends SIGKILL to the server itself, the job dies with it, but not what the job started.
+Nothing is left behind, neither process nor file, when a job ends, when it is killed, and when the client ends in
+any way. One gap: if someone else sends SIGKILL to the server itself, the job dies with it, but not what the job
+started.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -62,13 +64,15 @@ class Ended:
 class Sandbox:
     """Runs jobs one at a time, each in a process of its own; a context manager.
 
-    ``warm`` names a function (``"module:function"``) that leaves a process ready for jobs. With ``start="fork"`` it
-    runs once, in the server, and every job starts from a copy of that process; it must leave no thread behind that a
-    job needs or that may hold a lock. With ``start="spawn"`` every job has a fresh interpreter, and ``warm`` runs there
-    before the job and within its bound: for CUDA, where nothing may touch the device before a fork.
+    ``warm`` names a function (``"module:function"``) that leaves a process ready for jobs. With ``start="fork"``
+    it runs once, in the server, within ten minutes, and every job starts from a copy of that process; it must leave
+    no thread behind that a job needs or that may hold a lock. With ``start="spawn"`` every job has a fresh
+    interpreter, and ``warm`` runs there before the job and within its bound: for CUDA, where nothing may touch the
+    device before a fork. Processes that ``warm`` leaves running are killed.
 
-    ``env`` is laid over this process's environment; the working directory and ``sys.path`` are handed over too. The
-    server starts with the first run, and again after its death. Linux only: elsewhere raises :class:`SandboxError`.
+    ``env`` is laid over this process's environment; the working directory and ``sys.path`` are handed over too.
+    The server starts with the first run, and again after its death. Linux only: elsewhere this raises
+    :class:`SandboxError`.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Sandbox:
         self._start = start
         self._env = dict(env or {})
         self._server: _Server | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Sandbox:
@@ -99,16 +104,13 @@ class Sandbox:
         collected and it is killed with all that it started. ``memory`` is the address space in bytes that it may map
         above what it has mapped when the job starts. Callable from any thread; a second call waits for the first.
 
-        Raises :class:`SandboxError` when the server cannot start, and what pickle raises for arguments that cannot
-        be pickled.
+        Raises :class:`SandboxError` when the server cannot start or the sandbox is closed, and what pickle raises for
+        arguments that cannot be pickled.
         """
         request = Request(pickle.dumps((job, args, kwargs)), timeout, memory)
         with self._lock:
-            if self._server is None or self._server.process.poll() is not None:
-                self._stop()
-                self._server = _Server(self._warm, self._start, self._env)
             try:
-                reply = self._server.ask(request)
+                reply = self._ready().ask(request)
             except BaseException:
                 self._stop()
                 raise
@@ -117,9 +119,24 @@ class Sandbox:
         return reply if isinstance(reply, Ended) else _ended(reply)
 
     def close(self) -> None:
-        """End the server, after the run under way if there is one. Doing so again is harmless."""
+        """End the server for good. A run under way in another thread is killed and comes out inconclusive."""
+        self._closed = True
+        server = self._server
+        if server is not None:
+            server.hang_up()
         with self._lock:
             self._stop()
+
+    def _ready(self) -> _Server:
+        server = self._server
+        if not self._closed and (server is None or server.process.poll() is not None):
+            self._stop()
+            self._server = server = _Server(self._warm, self._start, self._env)
+        # asked again after the start: either this sees that the sandbox is closed, or close sees the server
+        if self._closed or server is None:
+            raise SandboxError("the sandbox is closed")
+        server.wait_until_warm()
+        return server
 
     def _stop(self) -> None:
         if self._server is not None:
@@ -128,12 +145,14 @@ class Sandbox:
 
 
 class _Server:
-    """The fork server's process, ready for requests."""
+    """The fork server's process."""
 
     def __init__(self, warm: str | None, start: str, env: Mapping[str, str]) -> None:
         # a memfd, not a pipe: nobody has to drain it, and it still reads after the server's death
         self._output = os.memfd_create("sandbox-server-output")
         self._connection, theirs = multiprocessing.Pipe()
+        self._connected = threading.Lock()
+        self._warm = False
         try:
             paths = [path for path in sys.path if isinstance(path, str)]
             self.process = subprocess.Popen(
@@ -157,13 +176,6 @@ class _Server:
             raise
         finally:
             theirs.close()
-        try:
-            self._wait_until_warm()
-        except BaseException:
-            # a server that is still warming up would not hear a request to stop
-            self._kill()
-            self.stop()
-            raise
 
     def ask(self, request: Request) -> Reply | Ended:
         """The server's reply to ``request``, or how the run ended when there is none."""
@@ -180,40 +192,50 @@ class _Server:
         details = {"server_output": read_tail(self._output)}
         return Ended(Outcome(Kind.INCONCLUSIVE, reason, details), None, "", 0.0)
 
-    def stop(self) -> None:
-        """End the server and all below it."""
-        # said in words, because a fork of this process may hold the connection open
-        with contextlib.suppress(OSError):
-            self._connection.send(None)
-        self._connection.close()
-        try:
-            self.process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill()
-            self.process.wait()
-        os.close(self._output)
-
-    def _wait_until_warm(self) -> None:
+    def wait_until_warm(self) -> None:
+        if self._warm:
+            return
         try:
             if self._connection.poll(WARM_SECONDS + _GRACE_SECONDS):
                 self._connection.recv()
+                self._warm = True
                 return
             reason = "it did not answer"
         except (EOFError, OSError):
             reason = self._death()
         raise SandboxError(f"the fork server could not start, {reason}; its output:\n{read_tail(self._output)}")
 
+    def hang_up(self) -> None:
+        """Let the server and all below it end, from any thread and whatever another thread is waiting for."""
+        with self._connected:
+            if not self._connection.closed:
+                # closing would not do: a fork of this process may hold the connection open
+                with socket.socket(fileno=os.dup(self._connection.fileno())) as end, contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        """End the server and all below it, and wait for that."""
+        self.hang_up()
+        try:
+            self.process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            self.process.wait()
+        with self._connected:
+            self._connection.close()
+        os.close(self._output)
+
     def _death(self) -> str:
         code = self.process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def _kill(self) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            server = psutil.Process(self.process.pid)
-            # the server first, so that it can start nothing more; its children are known by then
-            for process in [server, *server.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+        if self.process.poll() is not None:  # its pid may be somebody else's by now
+            return
+        server = psutil.Process(self.process.pid)
+        for process in [server, *server.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _ended(reply: Reply) -> Ended:

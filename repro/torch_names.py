@@ -21,8 +21,7 @@ else:
 
 @functools.cache
 def _tables() -> dict[str, list[dict[str, Any]]]:
-    with Path(__file__).with_name("torch_names.toml").open("rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads(Path(__file__).with_name("torch_names.toml").read_text(encoding="utf-8"))
 
 
 def entries(kind: str, torch_version: str) -> list[dict[str, Any]]:

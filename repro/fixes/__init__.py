@@ -15,6 +15,8 @@ Foreign code, another library that compiles or traces, is out of reach of all th
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
@@ -63,7 +65,7 @@ class Fix:
 
     def promised_compiles(self, shapes: int) -> int:
         """The most frames that Dynamo may compile for ``shapes`` distinct shapes."""
-        return _COMPILES.get(self.name, lambda shapes: shapes)(shapes)
+        return _COMPILES[self.name](shapes) if self.name in _COMPILES else shapes
 
 
 def names() -> list[str]:
@@ -73,8 +75,6 @@ def names() -> list[str]:
 
 def summary(name: str) -> str:
     """The first line of a fix's docstring, without importing it."""
-    import ast
-
     text = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
 
@@ -84,20 +84,26 @@ def load(name: str) -> Fix:
 
     Raises :class:`UnknownFix`.
     """
+    check(name)
     if name == NONE:
         return Fix(NONE, None)
     if name.endswith(".py"):
         return _from_file(Path(name))
-    if name not in names():
-        near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
-        raise UnknownFix(f"no fix is called {name!r}; {hint}")
     return Fix(name, importlib.import_module(f"{__name__}.{name}"))
 
 
+def check(name: str) -> None:
+    """Raises :class:`UnknownFix` when there is no such fix; imports nothing."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise UnknownFix(f"no such fix file: {name}")
+    elif name not in [NONE, *names()]:
+        near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
+        raise UnknownFix(f"no fix is called {name!r}; {hint}")
+
+
 def _from_file(path: Path) -> Fix:
-    if not path.is_file():
-        raise UnknownFix(f"no such fix file: {path}")
     spec = importlib.util.spec_from_file_location(f"fix_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

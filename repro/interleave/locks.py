@@ -11,6 +11,8 @@ attributes of the code under test.
 from __future__ import annotations
 
 import functools
+import re
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -47,8 +49,8 @@ class ModelledLock:
         self.holder = me
         return True
 
-    def release(self, *args: Any) -> None:
-        self.real.release(*args)
+    def release(self, *args: Any, **kwargs: Any) -> None:
+        self.real.release(*args, **kwargs)
         if (here := scheduler.current()) is not None:
             here[0].freed(self.name)
 
@@ -175,12 +177,21 @@ class Models:
             return
         self._seen.add(id(root))
         self._kept.append(root)
-        if isinstance(root, (types.MethodType, functools.partial)):
-            self.search(root.__self__ if isinstance(root, types.MethodType) else root.func)
+        if isinstance(root, types.MethodType):
+            self.search(root.__func__)
+            self.search(root.__self__)
+        elif isinstance(root, functools.partial):
+            self.search(root.func)
+            self.search(root.keywords)
+        elif not isinstance(root, (types.FunctionType, types.ModuleType, type, dict, list)):
+            # What a method reads counts as much; but the standard library's methods lock for their own sake.
+            for kind in type(root).__mro__:
+                if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+                    self.search(kind)
         for place, get, put in list(_places(root)):
             try:
                 value = get()
-            except ValueError:  # an empty closure cell
+            except (ValueError, AttributeError):  # an empty closure cell, or slot
                 continue
             if isinstance(value, (*_LOCKS, *_SEMAPHORES, threading.Condition)):
                 self._patches.put(place, get, put, self._model(value, place))
@@ -193,6 +204,7 @@ class Models:
         if isinstance(real, (ModelledLock, ModelledCondition)):
             return real
         if id(real) not in self._models:
+            name = self._unlike_others(name)
             self._kept.append(real)
             if isinstance(real, threading.Condition):
                 lock = self._model(real._lock, f"{name}.lock")  # type: ignore[attr-defined]
@@ -202,13 +214,24 @@ class Models:
                 self._models[id(real)] = ModelledLock(real, name)
         return self._models[id(real)]
 
+    def _unlike_others(self, name: str) -> str:
+        """Two locks never share a name, and a name fits into the one-line form of a schedule."""
+        name = re.sub(r"[\s,#>]+", "_", name)
+        alike = sum(other.partition("~")[0] == name for other in self.names)
+        return f"{name}~{alike + 1}" if alike else name
+
 
 def _is_library(root: Any) -> bool:
-    """Only code under test is searched: not torch, not the standard library, not this package's engine."""
-    module = getattr(root, "__module__", None) or getattr(type(root), "__module__", "")
+    """Only code under test is searched: not torch, not this package's engine, not what locks for its own sake."""
     if isinstance(root, (dict, list)):
         return False
-    return module.partition(".")[0] in ("torch", "builtins", "threading") or module.startswith("repro.interleave")
+    if isinstance(root, types.ModuleType):
+        module = root.__name__
+    else:
+        module = getattr(root, "__module__", None) or type(root).__module__
+    return module.partition(".")[0] in ("torch", "builtins", "threading", "logging") or module.startswith(
+        "repro.interleave"
+    )
 
 
 _Place = tuple[str, Callable[[], Any], Callable[[Any], None]]
@@ -217,8 +240,7 @@ _Place = tuple[str, Callable[[], Any], Callable[[Any], None]]
 def _places(root: Any) -> Iterator[_Place]:
     """Where ``root`` can hold a lock: a name, how to read it, how to write it."""
     if isinstance(root, types.FunctionType):
-        names = root.__code__.co_names
-        for name in names:
+        for name in _names(root.__code__):
             if name in root.__globals__:
                 yield _item(root.__globals__, name, name)
         for name, cell in zip(root.__code__.co_freevars, root.__closure__ or (), strict=True):
@@ -232,12 +254,36 @@ def _places(root: Any) -> Iterator[_Place]:
     elif isinstance(root, dict):
         for key in root:
             yield _item(root, key, str(key))
+    elif isinstance(root, functools.partial):
+        for index in range(len(root.args)):
+            yield (
+                f"args.{index}",
+                functools.partial(_argument, root, index),
+                functools.partial(_put_argument, root, index),
+            )
     elif isinstance(root, list):
         for index in range(len(root)):
             yield _item(root, index, str(index))
     elif hasattr(root, "__dict__"):
         for name in vars(root):
             yield name, functools.partial(getattr, root, name), functools.partial(setattr, root, name)
+
+
+def _argument(root: functools.partial[Any], index: int) -> Any:
+    return root.args[index]
+
+
+def _put_argument(root: functools.partial[Any], index: int, value: Any) -> None:
+    args = (*root.args[:index], value, *root.args[index + 1 :])
+    root.__setstate__((root.func, args, root.keywords, root.__dict__))  # type: ignore[attr-defined]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Every global that a function may read, those of its inner functions too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
 
 
 def _item(container: Any, key: Any, name: str) -> _Place:

@@ -7,6 +7,7 @@ drives threads by it, ``processes.py`` drives processes by it.
 from __future__ import annotations
 
 import contextvars
+import copy
 import sys
 import threading
 import traceback
@@ -77,7 +78,8 @@ class Turns:
 
     def __init__(self, names: Sequence[str], strategy: Strategy) -> None:
         self.names = tuple(names)
-        self.strategy = strategy
+        # A strategy may count as it goes; whoever gave it may use it for another run.
+        self.strategy = copy.deepcopy(strategy)
         self.steps: list[Step] = []
         self.waits: list[Wait] = []
         self.waiting: dict[str, Wait] = {}
@@ -280,8 +282,10 @@ class Scheduler:
                 self._stop(Fate.DEADLOCK if self._turns.waiting else Fate.DONE)
 
     def _stop(self, fate: Fate) -> None:
-        self._fate = fate
-        self._stopped.set()
+        # The first word counts: a thread that comes free after the wait for it is over changes nothing.
+        if not self._stopped.is_set():
+            self._fate = fate
+            self._stopped.set()
 
     def _watch(self) -> None:
         """Wait for the end, or until nothing has moved for ``patience`` seconds."""

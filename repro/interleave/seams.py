@@ -69,6 +69,7 @@ class Seams:
             for seam in self._seams:
                 try:
                     owner, name, found = _resolve(seam.target)
+                    new = None if seam.where == "lock" else self._wrap(seam, found)
                 except (ImportError, AttributeError) as error:
                     if seam.required:
                         raise LostSeam(f"seam lost: {seam.name} ({seam.target}): {error}") from error
@@ -77,7 +78,7 @@ class Seams:
                 if seam.where == "lock":
                     models.attribute(owner, name, seam.name)
                 else:
-                    self._replace(owner, name, self._wrap(seam, found))
+                    self._replace(owner, name, new)
             for code in self._code:
                 models.search(code)
             self.locks = models.names
@@ -95,16 +96,22 @@ class Seams:
         self._patches.__exit__(kind, error, trace)
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
+        old = inspect.getattr_static(owner, name)
+        own = name in vars(owner)
+
+        def put(value: Any) -> None:
+            # What was inherited is inherited again, not a copy of it left behind.
+            if value is old and not own:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
         self._patches.put(
-            f"{getattr(owner, '__name__', owner)}.{name}",
-            lambda: inspect.getattr_static(owner, name),
-            functools.partial(setattr, owner, name),
-            new,
+            f"{getattr(owner, '__name__', owner)}.{name}", lambda: inspect.getattr_static(owner, name), put, new
         )
 
     def _wrap(self, seam: Seam, found: Any) -> Any:
-        static = isinstance(found, staticmethod)
-        function = found.__func__ if static else found
+        function = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
         visit = self._visitor(seam)
 
         if seam.where in ("before", "after"):
@@ -124,7 +131,7 @@ class Seams:
             def call(*args: Any, **kwargs: Any) -> Any:
                 return _Around(function(*args, **kwargs), seam.where, visit)
 
-        return staticmethod(call) if static else call
+        return type(found)(call) if isinstance(found, (staticmethod, classmethod)) else call
 
     def _visitor(self, seam: Seam) -> Callable[[], None]:
         inside = self._inside(seam.within) if seam.within else None

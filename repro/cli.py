@@ -1,0 +1,214 @@
+"""``python -m repro``: the command line.
+
+Exit codes: ``run`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to behave, 1 not;
+all: 2 bad usage or input, 3 inconclusive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro import __version__, fixes, races
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from repro.verdict import Cell
+
+OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as end:
+        return OK if end.code in (0, None) else USAGE
+    try:
+        return int(options.command(options))
+    except _bad_input() as error:
+        print(f"repro: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("repro: interrupted; nothing is left running", file=sys.stderr)
+        return INCONCLUSIVE
+    except BrokenPipeError:
+        # Whoever read us has gone: say nothing more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INCONCLUSIVE
+
+
+def _bad_input() -> tuple[type[Exception], ...]:
+    from repro.expectations import ExpectationError
+    from repro.interleave.schedule import ScheduleError
+    from repro.preflight import NotReady
+    from repro.report.document import Unwritable
+    from repro.sandbox import SandboxError
+
+    return (
+        races.UnknownRace,
+        fixes.UnknownFix,
+        ExpectationError,
+        ScheduleError,
+        NotReady,
+        Unwritable,
+        SandboxError,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m repro",
+        description="Reproduce the races of concurrent torch.compile(flex_attention) and see which fix holds.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    listing = _command(commands, "list", "the races and the fixes there are")
+    listing.set_defaults(command=_list)
+
+    run = _command(commands, "run", "one race, without a fix and with one")
+    run.add_argument("race", metavar="RACE")
+    run.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own with the same functions")
+    run.set_defaults(command=_run)
+
+    table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
+    table.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
+    table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
+    table.set_defaults(command=_matrix)
+
+    # REPLAY
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    return command
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+def _console(options: argparse.Namespace) -> Console:
+    """Where people read: standard output, or standard error where standard output belongs to the JSON."""
+    from rich.console import Console
+
+    console = Console(stderr=options.json == "-", highlight=False)
+    if not console.is_terminal:
+        # A file has no edge to wrap at.
+        console.width = 200
+    return console
+
+
+def _list(options: argparse.Namespace) -> int:
+    from rich.table import Table
+
+    from repro.report import document
+
+    found = {
+        "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
+        "fixes": {name: fixes.summary(name) for name in fixes.names()},
+    }
+    console = _console(options)
+    for title, entries in found.items():
+        table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
+        for name, text in entries.items():
+            table.add_row(name, text)
+        console.print(table)
+    _write(options, document.envelope("list", None, found, seeds=[]))
+    return OK
+
+
+def _run(options: argparse.Namespace) -> int:
+    from repro.report import document, terminal
+    from repro.verdict import Verdict
+
+    races.documentation(options.race)
+    fix = options.fix or fixes.NONE
+    fixes.check(fix)
+    torch, cells = _measure(options, [options.race], [fix], controls=False)
+    console = _console(options)
+    for cell in cells:
+        terminal.cell(console, cell)
+    _write(options, document.of_cells("run", torch, cells))
+    return {Verdict.HOLDS: OK, Verdict.FAILS: SHOWN, Verdict.INCONCLUSIVE: INCONCLUSIVE}[cells[-1].verdict]
+
+
+def _matrix(options: argparse.Namespace) -> int:
+    from repro.report import document, terminal
+    from repro.verdict import Standing, standing
+
+    chosen = options.races or races.names()
+    for race in chosen:
+        races.documentation(race)
+    for fix in options.fixes or []:
+        fixes.check(fix)
+    torch, cells = _measure(options, chosen, options.fixes or fixes.names(), controls=options.fixes is None)
+    console = _console(options)
+    terminal.matrix(console, cells, torch)
+    terminal.summary(console, cells)
+    _write(options, document.of_cells("matrix", torch, cells))
+    return {Standing.AS_EXPECTED: OK, Standing.NOT: SHOWN, Standing.INCONCLUSIVE: INCONCLUSIVE}[standing(cells)]
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from repro.laboratory import Laboratory
+    from repro.recording import load, nondeterminism
+    from repro.report import document, terminal
+
+    recording = load(options.file)
+    with Laboratory(lanes=min(2, options.n)) as laboratory:
+        runs = list(laboratory.perform_all([recording.experiment()] * options.n))
+    first = runs[0]
+    console = _console(options)
+    terminal.replays(console, recording, runs, laboratory.torch)
+    cells = [document.of_observation(run) for run in runs]
+    _write(
+        options,
+        document.envelope(
+            "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
+        ),
+    )
+    if not all(run.conclusive for run in runs) or nondeterminism(runs):
+        return INCONCLUSIVE
+    return SHOWN if first.failed else OK
+
+
+def _measure(
+    options: argparse.Namespace, races: Sequence[str], fixes: Sequence[str], *, controls: bool
+) -> tuple[str, list[Cell]]:
+    """Judge the cells, with a progress bar where somebody watches."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from repro.laboratory import Laboratory
+    from repro.verdict import columns, matrix
+
+    cells = []
+    total = len(races) * len(columns(fixes, controls=controls))
+    with (
+        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
+        Laboratory(lanes=min(2, total)) as laboratory,
+    ):
+        bar = progress.add_task("schedules", total=total)
+        for cell in matrix(laboratory, races, fixes, controls=controls):
+            cells.append(cell)
+            progress.advance(bar)
+    return laboratory.torch, cells
+
+
+def _write(options: argparse.Namespace, content: dict[str, Any]) -> None:
+    from repro.report import document
+
+    if options.json:
+        document.write(content, options.json)

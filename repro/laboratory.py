@@ -1,0 +1,64 @@
+"""Performs experiments in warm sandboxes, several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+from types import TracebackType
+
+from repro import preflight
+from repro.experiment import Experiment, Observation
+from repro.oracles.memory import preload
+from repro.sandbox import Sandbox
+
+# Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
+BOUND = 180.0
+WARM = "repro.warm:torch_and_one_compile"
+
+
+class Laboratory:
+    """A context manager with ``lanes`` warm sandboxes. Raises :class:`repro.preflight.NotReady`."""
+
+    def __init__(self, *, lanes: int = 1, bound: float = BOUND) -> None:
+        self.torch, self.cache = preflight.check()
+        self._bound = bound
+        environment = {
+            **preload(self.cache),
+            "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
+            # One compile thread: no pool of workers that a fork would have to live with.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+        self._sandboxes = [Sandbox(warm=WARM, env=environment) for _ in range(lanes)]
+        self._free: SimpleQueue[Sandbox] = SimpleQueue()
+        for sandbox in self._sandboxes:
+            self._free.put(sandbox)
+
+    def __enter__(self) -> Laboratory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for sandbox in self._sandboxes:
+            sandbox.close()
+
+    def perform(self, experiment: Experiment) -> Observation:
+        """Perform one experiment; whatever happens to the process becomes its outcome."""
+        sandbox = self._free.get()
+        try:
+            ended = sandbox.run("repro.perform:perform", experiment, timeout=self._bound)
+        finally:
+            self._free.put(sandbox)
+        if isinstance(ended.value, Observation):
+            return replace(ended.value, output=ended.output)
+        return Observation(ended.outcome, output=ended.output)
+
+    def perform_all(self, experiments: Iterable[Experiment]) -> Iterator[Observation]:
+        """Perform many, as many at a time as there are lanes; results come in order."""
+        pool = ThreadPoolExecutor(len(self._sandboxes))
+        try:
+            yield from pool.map(self.perform, experiments)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

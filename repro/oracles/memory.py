@@ -1,0 +1,166 @@
+"""How many bytes a call allocates above its inputs, against the bytes of all scores.
+
+On the CPU a small C library (``allocations.c``), preloaded into the sandbox, counts in front of the C library's
+allocator. Torch's own profiler will not do: it sees only its own thread, and several at once crash torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from repro import preflight
+from repro.outcome import Finding, Sight
+from repro.workloads import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+_SOURCE = Path(__file__).with_name("allocations.c")
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# "you tried to allocate 305194336256 bytes" on the CPU, "Tried to allocate 284.25 GiB" on CUDA
+_REQUEST = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
+
+# Bytes of working blocks that a block-sparse call may hold besides its output and a copy of its keys and values
+# (150 KB were seen); where all scores are fewer, they tell nothing.
+FLOOR = 2**20
+
+
+def preload(directory: Path) -> dict[str, str]:
+    """The environment with which a process starts that is to be metered; builds the counter into ``directory``.
+
+    A value of ``LD_PRELOAD`` that is there already is kept. Raises :class:`repro.preflight.NotReady` when there is
+    no compiler, or when it does not compile.
+    """
+    source = _SOURCE.read_bytes()
+    library = directory / f"allocations-{hashlib.sha256(source).hexdigest()[:16]}.so"
+    if not library.exists():
+        compiler = preflight.compiler()
+        # built under another name first: somebody else may be building, or loading, the same
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            built = Path(scratch) / library.name
+            command = [compiler, "-x", "c", "-O2", "-shared", "-fPIC", "-o", str(built), str(_SOURCE), "-ldl"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise preflight.NotReady(f"{compiler} does not compile {_SOURCE.name}: {done.stderr.strip()}")
+            built.replace(library)
+    return {"LD_PRELOAD": ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))}
+
+
+class AllocationMeter:
+    """A context manager that measures its block; afterwards ``peak`` is in bytes, ``None`` if it could not be seen.
+
+    On the CPU: what this thread has allocated less what it has freed since the start of the block, at its highest.
+    Blocks of memory under 64 KiB do not count, nor what other threads allocate (run torch with one thread), nor what
+    is mapped past malloc. On CUDA: the high-water mark of torch's allocator above the start, of the whole process.
+    ``events`` are the allocations counted; zero means that nothing was seen, and then ``peak`` is ``None``.
+
+    One at a time in a thread.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.peak: int | None = None
+        self.events = 0
+        name = str(device)
+        self._counter = _Cuda(name) if name.startswith("cuda") else _Malloc()
+
+    def __enter__(self) -> AllocationMeter:
+        self._counter.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.events, peak = self._counter.read()
+        self.peak = peak if self.events else None
+
+
+class _Malloc:
+    def __init__(self) -> None:
+        # PyDLL keeps the GIL: a call into the library is no point at which threads switch
+        library = ctypes.PyDLL(None)
+        self._library = library if hasattr(library, "repro_allocations_start") else None
+
+    def start(self) -> None:
+        if self._library:
+            self._library.repro_allocations_start()
+
+    def read(self) -> tuple[int, int]:
+        if not self._library:
+            return 0, 0
+        events, peak = self._library.repro_allocations_events, self._library.repro_allocations_peak
+        events.restype = peak.restype = ctypes.c_longlong
+        return events(), peak()
+
+
+class _Cuda:
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def start(self) -> None:
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._before = torch.cuda.memory_allocated(self._device)
+        self._events_before = self._allocations()
+
+    def read(self) -> tuple[int, int]:
+        import torch
+
+        peak = torch.cuda.max_memory_allocated(self._device) - self._before
+        return self._allocations() - self._events_before, peak
+
+    def _allocations(self) -> int:
+        import torch
+
+        return int(torch.cuda.memory_stats(self._device).get("allocation.all.allocated", 0))
+
+
+def can_tell(workload: Workload) -> bool:
+    """Whether all scores are so many more bytes than a block-sparse call holds that the two cannot be confused."""
+    row = workload.batch * workload.heads * workload.head_dim * workload.torch_dtype.itemsize
+    return workload.dense_bound >= FLOOR + 2 * row * (workload.queries + 2 * workload.keys)
+
+
+def judge(meter: AllocationMeter, workload: Workload) -> Finding:
+    """``fail`` if the metered call, a warm one, ever held :attr:`Workload.dense_bound` bytes or more.
+
+    A first call also holds what the compiler and the linear algebra library need. ``blind`` if nothing was counted,
+    or if the sizes :func:`can_tell` nothing.
+    """
+    bound = workload.dense_bound
+    data = {"peak": meter.peak, "bound": bound, "events": meter.events}
+    if meter.peak is None:
+        message = "no allocation was seen; start the process with the environment of memory.preload"
+        return Finding("memory", Sight.BLIND, message, data)
+    if not can_tell(workload):
+        message = f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
+        return Finding("memory", Sight.BLIND, message, data)
+    share = f"{meter.peak} bytes, {meter.peak / bound:.1%} of all scores"
+    if meter.peak >= bound:
+        return Finding("memory", Sight.FAIL, f"dense: it held {share}", data)
+    return Finding("memory", Sight.PASS, f"it held {share}", data)
+
+
+def requested_bytes(error: BaseException) -> int | None:
+    """How many bytes a request was for that ran out of memory; ``None`` if ``error`` is not about that.
+
+    Exact on the CPU; CUDA's message has two decimals.
+    """
+    found = _REQUEST.search(str(error))
+    return round(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def score_sized(error: BaseException, workload: Workload) -> bool:
+    """Whether memory ran out on a request for all scores, be it in the workload's own dtype, or for more."""
+    requested = requested_bytes(error)
+    scores = workload.dense_bound // 4 * workload.torch_dtype.itemsize
+    # the message may have been rounded
+    return requested is not None and requested >= 0.99 * scores

@@ -1,0 +1,207 @@
+"""Performs one experiment. Runs inside a sandbox: it leaves the process in any state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from repro import fixes, races
+from repro.experiment import Experiment, Observation
+from repro.interleave import Fate, LostSeam, Run, Schedule, Scheduler, Seam, Seams, Switch
+from repro.interleave import processes as by_processes
+from repro.interleave.replay import Replay, SwitchFate, fates
+from repro.interleave.scheduler import Strategy
+from repro.oracles import memory, numerics, recompiles, sparsity, state
+from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome
+from repro.torch_names import entries
+from repro.user_code import Call, UserCode
+from repro.workloads import Workload
+
+THIRD = "third"
+
+
+def perform(experiment: Experiment) -> Observation:
+    """Run it. Only ever call this in a process that can be thrown away."""
+    race = races.load(experiment.race)
+    if experiment.processes:
+        return _in_processes(experiment, race)
+    scene = _Scene(experiment, race)
+    strategy = experiment.strategy or Replay(race.recorded())
+    try:
+        with Seams(seams(), code=scene.code_under_test()):
+            run = Scheduler(strategy, context=experiment.context).run(scene.bodies)
+            if run.fate is not Fate.DONE:
+                # Threads are parked for good inside seams and models: there is nothing to judge by.
+                return _describe(run, strategy, _stuck(run))
+    except LostSeam as lost:
+        return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
+    outcome, findings, compiled = scene.judge(run.errors)
+    return replace(_describe(run, strategy, outcome), findings=findings, compiled=compiled)
+
+
+def seams() -> list[Seam]:
+    """The seams that this release of torch has."""
+    known = ("name", "target", "where", "required", "within")
+    return [
+        Seam(**{key: entry[key] for key in known if key in entry}) for entry in entries("seam", torch.__version__)
+    ]
+
+
+class _Scene:
+    """The threads of a race, ready to go, and what was true before they went."""
+
+    def __init__(self, experiment: Experiment, race: races.Race) -> None:
+        if race.setup is not None:
+            race.setup()
+        workloads = list(experiment.workloads or [Workload(**race.workload)])
+        self.code = UserCode(fixes.load(experiment.fix), workloads)
+        self.code.prepare()
+        if race.warm:
+            for index in range(len(workloads)):
+                self.code.compiled("warm", index)()
+        self.code.calls.clear()
+        self.warm = race.warm
+        self.threads = dict(race.threads(self.code))
+        self.before = state.snapshot()
+        self.frames = recompiles.compiled_frames()
+
+    @property
+    def bodies(self) -> Mapping[str, Callable[[], Any]]:
+        return {name: thread.body for name, thread in self.threads.items()}
+
+    def code_under_test(self) -> list[Any]:
+        return [self.code.attention, self.code.uncompiled_attention, *self.bodies.values()]
+
+    def judge(self, errors: Mapping[str, BaseException]) -> tuple[Outcome, list[Finding], int | None]:
+        """All oracles, after the threads are done: the calls, the state, and then a lone call."""
+        frames = recompiles.compiled_frames()
+        compiled = None if frames is None or self.frames is None else frames - self.frames
+        left = state.judge(self.before, state.snapshot())
+        findings = [finding for call in self.code.calls for finding in _judge_call(call, warm=self.warm)]
+        dense = _out_of_memory(self.code.calls, errors)
+        raced = list(self.code.calls)
+        lone_error: BaseException | None = None
+        try:
+            self.code.compiled("lone call")()
+        except Exception as error:
+            lone_error = error
+        lone = [
+            finding
+            for call in self.code.calls[len(raced) :]
+            for finding in _judge_call(call, warm=lone_error is None)
+        ]
+        findings = [*findings, *lone, left]
+        outcome = _outcome(errors, lone_error, findings, dense)
+        return outcome, findings, compiled
+
+
+def _judge_call(call: Call, *, warm: bool) -> list[Finding]:
+    """Sparsity, numerics and memory of one call; an uncompiled call is dense by nature and only has numbers."""
+    name = f"{call.thread}: "
+    found = []
+    if call.compiled:
+        if call.output is not None:
+            found.append(sparsity.judge(call.inputs, call.output))
+        # A first call also allocates what the compiler needs, so its bytes say nothing of the kernel.
+        if warm and call.meter is not None and call.inputs.workload.dense_bound >= memory.FLOOR:
+            found.append(memory.judge(call.meter, call.inputs.workload))
+        if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
+            found.append(numerics.judge(call.output, call.inputs))
+    return [Finding(f.oracle, f.sight, name + f.message, f.data) for f in found]
+
+
+def _out_of_memory(calls: list[Call], errors: Mapping[str, BaseException]) -> str | None:
+    for call in calls:
+        error = errors.get(call.thread)
+        if error is not None and memory.score_sized(error, call.inputs.workload):
+            return f"{call.thread}: ran out of memory on a request for all scores: {error}"
+    return None
+
+
+def _outcome(
+    errors: Mapping[str, BaseException],
+    lone_error: BaseException | None,
+    findings: list[Finding],
+    out_of_memory: str | None,
+) -> Outcome:
+    """The one outcome of many signs: dense before error before wrong before poisoned before inconclusive."""
+    failed = {name: error_outcome(error) for name, error in errors.items()}
+    also = {"errors": {name: outcome.details for name, outcome in failed.items()}} if failed else {}
+    if lone_error is not None:
+        also["lone call"] = error_outcome(lone_error).details
+
+    def first(sight: Sight, *oracles: str) -> Finding | None:
+        return next((f for f in findings if f.sight is sight and (not oracles or f.oracle in oracles)), None)
+
+    if out_of_memory:
+        return Outcome(Kind.DENSE, out_of_memory, also)
+    if dense := first(Sight.FAIL, "sparsity", "memory"):
+        return Outcome(Kind.DENSE, dense.message, {**dense.data, **also})
+    if failed:
+        name, outcome = next(iter(failed.items()))
+        return Outcome(Kind.ERROR, f"{name}: {outcome.reason}", {**outcome.details, **also})
+    if wrong := first(Sight.FAIL, "numerics"):
+        return Outcome(Kind.WRONG, wrong.message, {**wrong.data, **also})
+    if lone_error is not None:
+        return Outcome(Kind.POISONED, f"a later, lone call fails: {error_outcome(lone_error).reason}", also)
+    if left := first(Sight.FAIL, "state"):
+        return Outcome(Kind.POISONED, left.message, {**left.data, **also})
+    if blind := first(Sight.BLIND):
+        return Outcome(Kind.INCONCLUSIVE, f"the {blind.oracle} oracle could not look: {blind.message}", also)
+    return Outcome(Kind.OK, "all calls right and block-sparse; a lone call works; no state left behind")
+
+
+def _stuck(run: Run) -> Outcome:
+    details = {"stacks": run.stacks}
+    if run.fate is Fate.DEADLOCK:
+        return Outcome(Kind.HANG, f"deadlock: {run.explanation}", details)
+    return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
+
+
+def _describe(run: Run, strategy: Strategy, outcome: Outcome) -> Observation:
+    asked = strategy.schedule if isinstance(strategy, Replay) else run.schedule
+    return Observation(outcome=outcome, schedule=str(run.schedule), steps=run.steps, switches=fates(asked, run))
+
+
+def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
+    """The control group: each thread of the race in a process of its own, by the same schedule.
+
+    Where the race has two threads, a third process stands in the middle of a compile all the while. That every
+    switch was taken proves that the windows overlapped; without that a clean run proves nothing.
+    """
+    schedule = race.recorded()
+    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [Workload(**race.workload)]))]
+    if len(names) < 3:
+        schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))
+        names = [THIRD, *names]
+
+    def body(name: str, drive: by_processes.Drive) -> tuple[Outcome, list[Finding]]:
+        # The third must compile for itself, or it would have no window.
+        scene = _Scene(experiment, replace(race, warm=race.warm and name != THIRD))
+        part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
+        with Seams(seams(), code=scene.code_under_test()):
+            raised = drive(part)
+        outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
+        return outcome, findings
+
+    strategy = Replay(schedule)
+    run = by_processes.run(names, strategy, body)
+    return replace(
+        _describe(run, strategy, _control(run, fates(schedule, run))),
+        findings=[finding for _, findings in run.values.values() for finding in findings],
+    )
+
+
+def _control(run: Run, switches: list[SwitchFate]) -> Outcome:
+    if run.fate is not Fate.DONE or run.errors:
+        return Outcome(Kind.INCONCLUSIVE, run.explanation or "; ".join(map(str, run.errors.values())))
+    for name, (outcome, _) in run.values.items():
+        if outcome.kind is not Kind.OK:
+            return replace(outcome, reason=f"process {name}: {outcome.reason}")
+    for switch in switches:
+        if switch.status != "taken":
+            return Outcome(Kind.INCONCLUSIVE, f"no proof that the windows overlapped: {switch}")
+    return Outcome(Kind.OK, "each process is right by itself, while their windows overlapped")

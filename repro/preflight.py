@@ -1,0 +1,80 @@
+"""What must be there before anything runs; found out without importing torch.
+
+Each failure is a :class:`NotReady` whose one line says what to do.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+
+import platformdirs
+from packaging.version import Version
+
+OLDEST_TORCH = Version("2.9")
+CACHE_VARIABLE = "REPRO_CACHE_DIR"
+
+
+class NotReady(Exception):
+    """Something that every run needs is missing; the message says what to do."""
+
+
+def torch_version() -> str:
+    """The installed release, as ``torch.__version__`` has it."""
+    try:
+        found = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        raise NotReady("torch is not installed; install one with: pip install 'torch>=2.9'") from None
+    if Version(Version(found).base_version) < OLDEST_TORCH:
+        raise NotReady(f"torch {found} is too old; this suite needs torch >= {OLDEST_TORCH}")
+    return found
+
+
+def check_flex_attention() -> None:
+    spec = importlib.util.find_spec("torch")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    if not any(Path(place, "nn", "attention", "flex_attention.py").is_file() for place in places):
+        raise NotReady(
+            "this build of torch has no torch.nn.attention.flex_attention; install a full build of torch >= 2.9"
+        )
+
+
+def compiler() -> str:
+    """The C++ compiler that inductor will use: ``CXX``, else the first of the usual names on the path."""
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        if found := shutil.which(name):
+            return found
+    if wanted:
+        raise NotReady(f"no C++ compiler: CXX={wanted} is not on the PATH; unset CXX or point it at a compiler")
+    raise NotReady("no C++ compiler: none of g++, c++, clang++ is on the PATH; install one (Debian: apt install g++)")
+
+
+def cache_directory(torch: str) -> Path:
+    """Where compiled kernels are kept between runs, one directory a torch build and Python; made if need be."""
+    base = os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("flex-attention-races")
+    directory = Path(base) / f"torch-{torch}-python-{platform.python_version()}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"\0" * 4096)
+    except OSError as error:
+        raise NotReady(
+            f"cannot write the cache directory {directory}: {error.strerror}; set {CACHE_VARIABLE} to a writable one"
+        ) from None
+    return directory
+
+
+def check() -> tuple[str, Path]:
+    """All of the above. Returns the torch version and the cache directory."""
+    if platform.system() != "Linux":
+        raise NotReady(f"runs need Linux (process control by pidfd and prctl); this is {platform.system()}")
+    version = torch_version()
+    check_flex_attention()
+    compiler()
+    return version, cache_directory(version)

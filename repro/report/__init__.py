@@ -1,0 +1,1 @@
+"""What people and machines read: ``terminal`` for people, ``document`` for JSON."""

@@ -1,0 +1,119 @@
+"""What people see: symbols that read without colour, words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from repro.experiment import Observation
+from repro.outcome import Kind
+from repro.recording import Recording, nondeterminism
+from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
+
+_STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
+
+
+def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
+    """Races by fixes. A cell that is not as the release is known to behave is marked with ``!``."""
+    columns = list(dict.fromkeys(cell.fix for cell in cells))
+    table = Table(title=f"torch {torch}", title_justify="left")
+    table.add_column("race", no_wrap=True)
+    for column in columns:
+        table.add_column("no fix" if column == "none" else column, no_wrap=True)
+    by_place = {(cell.race, cell.fix): cell for cell in cells}
+    for race in dict.fromkeys(cell.race for cell in cells):
+        table.add_row(race, *(_cell(by_place[race, column]) for column in columns if (race, column) in by_place))
+    console.print(table)
+
+
+def _cell(cell: Cell) -> Text:
+    kind = cell.observation.outcome.kind
+    text = "holds" if cell.verdict is Verdict.HOLDS else "?" if cell.verdict is Verdict.INCONCLUSIVE else str(kind)
+    return Text(text if cell.as_expected else f"{text} !", style=_STYLE[cell.verdict])
+
+
+def cell(console: Console, cell: Cell) -> None:
+    """One verdict with its reason, and for a failure the interleaving that shows it."""
+    fix = {"none": "without a fix", "processes": "in processes"}.get(cell.fix, f"with fix {cell.fix}")
+    kind = cell.observation.outcome.kind
+    shown = f" ({kind})" if cell.verdict is Verdict.FAILS else ""
+    console.print(
+        Text.assemble(f"{cell.race} {fix}: ", (f"{cell.verdict}{shown}", _STYLE[cell.verdict])), soft_wrap=True
+    )
+    console.print(f"  {cell.reason}", markup=False, highlight=False, soft_wrap=True)
+    if cell.verdict is Verdict.FAILS:
+        console.print(f"  schedule: {cell.observation.schedule}", markup=False, highlight=False, soft_wrap=True)
+        interleaving(console, cell.observation)
+
+
+def interleaving(console: Console, observation: Observation) -> None:
+    """A column per thread, time running down; ``>`` marks where the turn went to another thread."""
+    threads = list(dict.fromkeys(step.thread for step in observation.steps))
+    table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
+    for thread in threads:
+        table.add_column(thread, no_wrap=True)
+    for step in observation.steps:
+        moved = step.chosen != step.thread and bool(step.ready)
+        place = f"{step.seam}#{step.visit}" if step.visit > 1 else step.seam
+        text = f"{place} >" if moved else place
+        table.add_row(*(text if thread == step.thread else "" for thread in threads))
+    console.print(table)
+
+
+_MEANINGS = {
+    Kind.ERROR: "a thread of the user's raised",
+    Kind.POISONED: "every later call in the process fails, or its state stays changed",
+    Kind.DENSE: "silently dense: all scores computed, or memory ran out on them",
+    Kind.WRONG: "wrong numbers",
+    Kind.CRASH: "the process died",
+    Kind.HANG: "a deadlock, or no answer in time",
+}
+
+
+def summary(console: Console, cells: Sequence[Cell]) -> None:
+    """What the words in the matrix mean, which cells are not as known, and what it all says."""
+    present = {cell.observation.outcome.kind for cell in cells}
+    for kind, meaning in _MEANINGS.items():
+        if kind in present:
+            console.print(f"  {kind}: {meaning}")
+    for odd in cells:
+        if not odd.as_expected:
+            cell(console, odd)
+            known = odd.expected.outcome if odd.expected else "ok"
+            console.print(f"  expected of this release: {known}")
+    verdict = standing(cells)
+    style = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}[verdict]
+    shown = sum(cell.verdict is Verdict.FAILS for cell in cells)
+    held = sum(cell.verdict is Verdict.HOLDS for cell in cells)
+    console.print(
+        Text.assemble(
+            f"{len(cells)} cells: {shown} show a race, {held} hold; ", (verdict.value, style), " for this release"
+        )
+    )
+    for cell_ in cells:
+        if stayed_away(cell_):
+            console.print(
+                f"  {cell_.race} must appear without a fix on this release and did not: this run proves nothing"
+            )
+
+
+def replays(console: Console, recording: Recording, runs: Sequence[Observation], torch: str) -> None:
+    """How often the recorded outcome came again, and where a run left the recorded path."""
+    same = sum(run.outcome.kind == recording.outcome for run in runs)
+    fix = "without a fix" if recording.fix == "none" else f"with fix {recording.fix}"
+    console.print(f"{recording.race} {fix}, torch {torch}: {recording.outcome} {same} of {len(runs)}")
+    console.print(f"  schedule: {recording.schedule}", markup=False, soft_wrap=True)
+    if torch.partition("+")[0] != recording.torch.partition("+")[0]:
+        console.print(f"  recorded on torch {recording.torch}: its trace is not compared", markup=False)
+    elif divergence := next(filter(None, map(recording.divergence, runs)), None):
+        console.print(f"  left the recorded path at {divergence}", markup=False, soft_wrap=True)
+    if differs := nondeterminism(runs):
+        console.print(f"  not deterministic: {differs}", markup=False, soft_wrap=True)
+    for run in runs:
+        if run.outcome.kind != recording.outcome:
+            console.print(f"  {run.outcome.kind}: {run.outcome.reason}", markup=False, soft_wrap=True)
+            break
+    interleaving(console, runs[0])

@@ -1,0 +1,119 @@
+"""From outcomes to verdicts: does a fix hold against a race, on this release?
+
+A verdict *by replay* attempts the race's recorded failing schedule under the fix. The fix holds when nothing went
+wrong and every switch was taken, was refused (a thread waits for a lock, and whose it is is known), or stood at a
+seam that the fix removes. The same schedule without a fix comes first: where that did not even reach its seams, it
+proves nothing about any fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from repro.expectations import PROCESSES, Expected, expected
+from repro.experiment import Experiment, Observation
+from repro.fixes import NONE
+from repro.laboratory import Laboratory
+from repro.outcome import Kind
+
+
+class Verdict(str, Enum):
+    HOLDS = "HOLDS"
+    FAILS = "FAILS"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One race under one fix on this release. ``fix`` is ``"processes"`` for the control group."""
+
+    race: str
+    fix: str
+    verdict: Verdict
+    reason: str
+    observation: Observation
+    expected: Expected | None = None
+
+    @property
+    def as_expected(self) -> bool:
+        """A fix of the user's own has nothing written down: for it, holding is what is expected."""
+        if self.expected is None:
+            return self.verdict is Verdict.HOLDS
+        return self.observation.outcome.kind is self.expected.outcome
+
+
+def judge(race: str, fix: str, observation: Observation, baseline: Observation, release: Expected | None) -> Cell:
+    """The verdict of one cell, given the run of the same schedule without a fix (``baseline``)."""
+    absent = [switch for switch in observation.switches if switch.status == "absent"]
+    unreached = [switch for switch in baseline.switches if switch.status == "absent"]
+    outcome = observation.outcome
+    if outcome.kind is Kind.INCONCLUSIVE:
+        verdict, reason = Verdict.INCONCLUSIVE, outcome.reason
+    elif outcome.kind is not Kind.OK:
+        verdict, reason = Verdict.FAILS, outcome.reason
+    elif fix == NONE and absent:
+        verdict, reason = Verdict.INCONCLUSIVE, f"the schedule was not reached: {absent[0]}"
+    elif absent and unreached:
+        verdict, reason = Verdict.INCONCLUSIVE, f"without a fix the schedule is not reached either: {unreached[0]}"
+    elif not observation.steps:
+        verdict, reason = Verdict.INCONCLUSIVE, "no schedule ran"
+    else:
+        verdict = Verdict.HOLDS
+        reason = "; ".join(str(switch) for switch in observation.switches) or outcome.reason
+    return Cell(race, fix, verdict, reason, observation, release)
+
+
+def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
+    """The columns of a matrix: no fix first, then the fixes, then the control group."""
+    return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
+
+
+def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
+    """All cells, race by race; of each race the run without a fix comes first."""
+    experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+    baseline: Observation | None = None
+    for experiment, observation in zip(experiments, laboratory.perform_all(experiments), strict=True):
+        fix = PROCESSES if experiment.processes else experiment.fix
+        if fix == NONE:
+            baseline = observation
+        assert baseline is not None
+        yield judge(experiment.race, fix, observation, baseline, expected(experiment.race, fix, laboratory.torch))
+
+
+def _experiment(race: str, fix: str) -> Experiment:
+    return Experiment(race=race, processes=True) if fix == PROCESSES else Experiment(race=race, fix=fix)
+
+
+class Standing(Enum):
+    """What many cells together say of this release."""
+
+    AS_EXPECTED = "as expected"
+    NOT = "not as expected"
+    INCONCLUSIVE = "inconclusive"
+
+
+def standing(cells: Sequence[Cell]) -> Standing:
+    """Inconclusive before anything else: no cell at all, a cell without a verdict, a required race that stayed away.
+
+    The last is not good news about a fix: a check that did not go red where it must cannot vouch for anything.
+    """
+    if not cells or any(cell.verdict is Verdict.INCONCLUSIVE or stayed_away(cell) for cell in cells):
+        return Standing.INCONCLUSIVE
+    if all(cell.as_expected for cell in cells):
+        return Standing.AS_EXPECTED
+    return Standing.NOT
+
+
+def stayed_away(cell: Cell) -> bool:
+    """A run without a fix that must show its race on this release, and did not."""
+    return (
+        cell.fix == NONE
+        and cell.expected is not None
+        and cell.expected.outcome is not Kind.OK
+        and cell.verdict is Verdict.HOLDS
+    )

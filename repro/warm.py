@@ -1,0 +1,38 @@
+"""What a sandbox does once so that its jobs find torch ready: :func:`torch_and_one_compile`.
+
+Where a job is to use CUDA, give it to a sandbox that spawns: compiling may ask the driver for its devices even for
+the CPU, and a forked child cannot use a device once its parent has asked.
+"""
+
+from __future__ import annotations
+
+
+def torch_settings() -> None:
+    """Import torch and set what a schedule needs to come out the same twice, and a fork to be safe."""
+    import torch
+    import torch._functorch.config
+    import torch._inductor.config
+
+    # a thread pool does not survive a fork, and its order of work is nobody's to choose
+    torch.set_num_threads(1)
+    torch._inductor.config.compile_threads = 1
+    # a cached graph skips most of the points at which threads can be interleaved
+    torch._inductor.config.fx_graph_cache = False
+    torch._functorch.config.enable_autograd_cache = False
+
+
+def torch_and_one_compile() -> None:
+    """Compile one small flex_attention with its mask on the CPU, then forget it: imports and tools stay warm."""
+    torch_settings()
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def causal(batch: object, head: object, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return query >= key
+
+    with torch.no_grad():
+        # three tensors: torch 2.9.1 does not lower a call whose query, key and value are one
+        query, key, value = (torch.zeros(1, 2, 256, 32) for _ in range(3))
+        mask = torch.compile(create_block_mask)(causal, None, None, 256, 256, device="cpu")
+        torch.compile(flex_attention)(query, key, value, block_mask=mask)
+    torch._dynamo.reset()
