@@ -82,20 +82,24 @@ class _Scene:
         left = state.judge(self.before, state.snapshot())
         findings = [finding for call in self.code.calls for finding in _judge_call(call, warm=self.warm)]
         dense = _out_of_memory(self.code.calls, errors)
-        raced = list(self.code.calls)
-        lone_error: BaseException | None = None
-        try:
-            self.code.compiled("lone call")()
-        except Exception as error:
-            lone_error = error
-        lone = [
-            finding
-            for call in self.code.calls[len(raced) :]
-            for finding in _judge_call(call, warm=lone_error is None)
-        ]
+        lone, lone_error = self._lone_calls()
         findings = [*findings, *lone, left]
         outcome = _outcome(errors, lone_error, findings, dense)
         return outcome, findings, compiled
+
+    def _lone_calls(self) -> tuple[list[Finding], BaseException | None]:
+        """Call compiled attention once more, alone, on every workload; what is seen, and what was raised."""
+        findings: list[Finding] = []
+        for index, inputs in enumerate(self.code.inputs):
+            # The first may have to compile; the bytes of the second are the kernel's own.
+            for warm in (False, True) if memory.can_tell(inputs.workload) else (False,):
+                self.code.calls.clear()
+                try:
+                    self.code.compiled("lone call", index)()
+                except Exception as error:
+                    return findings, error
+                findings += _judge_call(self.code.calls[0], warm=warm)
+        return findings, None
 
 
 def _judge_call(call: Call, *, warm: bool) -> list[Finding]:
@@ -106,7 +110,7 @@ def _judge_call(call: Call, *, warm: bool) -> list[Finding]:
         if call.output is not None:
             found.append(sparsity.judge(call.inputs, call.output))
         # A first call also allocates what the compiler needs, so its bytes say nothing of the kernel.
-        if warm and call.meter is not None and call.inputs.workload.dense_bound >= memory.FLOOR:
+        if warm and call.meter is not None and memory.can_tell(call.inputs.workload):
             found.append(memory.judge(call.meter, call.inputs.workload))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
             found.append(numerics.judge(call.output, call.inputs))

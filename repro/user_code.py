@@ -60,7 +60,7 @@ class UserCode:
     """What a race makes its threads of.
 
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index``
-    says on which of the ``workloads``. ``guarded(function)`` is any other code of the user's. The fix is around
+    says on which of the ``workloads``, round and round. ``guarded(function)`` is any other code of the user's. The fix is around
     all three. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
     """
 
@@ -69,7 +69,8 @@ class UserCode:
     calls: list[Call] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._inputs = [(canary(workload), workload.mask_mod()) for workload in self.workloads]
+        self.inputs = [canary(workload) for workload in self.workloads]
+        self._masks = [workload.mask_mod() for workload in self.workloads]
         self.attention = self.fix.guard(mask_then(self.fix.compile_attention(flex_attention)))
         self.uncompiled_attention = self.fix.guard(mask_then(flex_attention))
 
@@ -84,12 +85,16 @@ class UserCode:
 
     def prepare(self) -> None:
         """Let the fix do what it does before any thread starts."""
-        examples = [(inputs.query, inputs.key, inputs.value, mask_mod) for inputs, mask_mod in self._inputs]
+        examples = [
+            (inputs.query, inputs.key, inputs.value, mask_mod)
+            for inputs, mask_mod in zip(self.inputs, self._masks, strict=True)
+        ]
         with torch.no_grad():
             self.fix.before_threads(self.attention, examples)
 
     def _call(self, thread: str, attention: Attention, compiled: bool, index: int) -> None:
-        inputs, mask_mod = self._inputs[index]
+        index %= len(self.workloads)
+        inputs, mask_mod = self.inputs[index], self._masks[index]
         call = Call(thread, compiled, inputs)
         self.calls.append(call)
         _watched.call = call

@@ -21,16 +21,17 @@ MASKS = ("causal", "sliding_window", "document", "dflash")
 DTYPES = ("float32", "bfloat16", "float16")
 # What create_block_mask divides lengths by, unless told otherwise; a kernel skips whole blocks of this many rows.
 BLOCK = 128
+# Tokens that a document mask has room for, and multiples of it.
+CAPACITY = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """The sizes of one attention call and its mask.
 
-    ``queries`` and ``keys`` are lengths in tokens, multiples of nothing. The queries are the last tokens of the keys:
-    query ``i`` stands at key ``i + keys - queries``, so there are at least as many keys.
+    ``queries`` and ``keys`` are lengths in tokens, multiples of nothing; there are at least as many keys.
 
-    * ``causal``: a query sees the keys up to its own.
+    * ``causal``: query ``i`` sees the keys up to ``i``.
     * ``sliding_window``: of these the last ``window``.
     * ``document``: of these the ones in its own document; documents are ``document`` tokens long.
     * ``dflash``: the queries are a drafter's, in blocks of ``draft`` tokens, and the keys are a context followed by
@@ -65,7 +66,7 @@ class Workload:
         _check_choice("dtype", self.dtype, DTYPES)
         if self.keys < self.queries:
             raise ValueError(
-                f"{self.queries} queries and {self.keys} keys: the queries are the last of the keys, "
+                f"{self.queries} queries and {self.keys} keys: every query has a key of its own, "
                 f"so give at least {self.queries} keys"
             )
         if self.mask == "dflash" and self.keys == self.queries:
@@ -119,17 +120,18 @@ class Workload:
     def mask_mod(self) -> MaskMod:
         """The mask as flex_attention takes it: ``(batch, head, query, key)`` indices ``->`` is the key seen, bool.
 
-        A new function on every call. ``document`` and ``dflash`` capture a tensor on ``device``.
+        A new function on every call. ``document`` and ``dflash`` capture a tensor on ``device``; no mask captures a
+        length, so that a new length alone is no new mask.
         """
         import torch
 
-        context, window, draft = self.keys - self.queries, self.window, self.draft
+        window, draft = self.window, self.draft
 
         def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return key <= query + context
+            return key <= query
 
         def sliding_window(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return (key <= query + context) & (key > query + context - window)
+            return (key <= query) & (key > query - window)
 
         if self.mask == "causal":
             return causal
@@ -137,21 +139,25 @@ class Workload:
             return sliding_window
 
         if self.mask == "document":
-            documents = torch.arange(self.keys, device=self.device) // self.document
+            # As long as any key length: up to 2.14 inductor's C++ for the CPU does not compile when dynamic shapes
+            # meet a captured tensor of a length of its own (it takes the symbol ks10 for ks1 with a 0 behind it).
+            documents = torch.arange(_round_up(self.keys, CAPACITY), device=self.device) // self.document
 
             def document(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-                return (key <= query + context) & (documents[query + context] == documents[key])
+                return (key <= query) & (documents[query] == documents[key])
 
             return document
 
+        context = self.keys - self.queries
         generator = torch.Generator().manual_seed(self.seed)
         blocks = -(-self.queries // draft)
-        anchors = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values.to(self.device)
+        block_anchors = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values
+        # one for each query: with dynamic shapes a further length is one more than inductor's C++ template can take
+        anchors = block_anchors.repeat_interleave(draft)[: self.queries].to(self.device)
 
         def dflash(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            block = query // draft
-            before_anchor = key < anchors[block]
-            own_block = (key >= context) & ((key - context) // draft == block)
+            before_anchor = key < anchors[query]
+            own_block = (key >= context) & ((key - context) // draft == query // draft)
             return before_anchor | own_block
 
         return dflash
@@ -164,6 +170,10 @@ class Workload:
         key = torch.arange(self.keys, device=self.device)[None, :]
         zero = torch.zeros((), dtype=torch.int64, device=self.device)
         return self.mask_mod()(zero, zero, query, key)
+
+
+def _round_up(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple
 
 
 def _check_choice(what: str, given: object, choices: list[str] | tuple[str, ...]) -> None:

@@ -32,7 +32,8 @@ NONE = "none"
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
 _COMPILES: dict[str, Callable[[int], int]] = {
-    "dynamic": lambda shapes: 1,
+    # One, and one more where the numbers of query and of key blocks no longer coincide.
+    "dynamic": lambda shapes: min(shapes, 2),
 }
 
 
@@ -64,7 +65,10 @@ class Fix:
             self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
 
     def promised_compiles(self, shapes: int) -> int:
-        """The most frames that Dynamo may compile for ``shapes`` distinct shapes."""
+        """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.
+
+        Lengths above one block, and never as many queries as keys: torch compiles anew for what coincides.
+        """
         return _COMPILES[self.name](shapes) if self.name in _COMPILES else shapes
 
 

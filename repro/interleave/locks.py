@@ -183,11 +183,6 @@ class Models:
         elif isinstance(root, functools.partial):
             self.search(root.func)
             self.search(root.keywords)
-        elif not isinstance(root, (types.FunctionType, types.ModuleType, type, dict, list)):
-            # What a method reads counts as much; but the standard library's methods lock for their own sake.
-            for kind in type(root).__mro__:
-                if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
-                    self.search(kind)
         for place, get, put in list(_places(root)):
             try:
                 value = get()
@@ -199,6 +194,11 @@ class Models:
                 hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType))
             ):
                 self.search(value)
+        if not isinstance(root, (types.FunctionType, types.ModuleType, type, dict, list)):
+            # What a method reads counts as much; but the standard library's methods lock for their own sake.
+            for kind in type(root).__mro__:
+                if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+                    self.search(kind)
 
     def _model(self, real: Any, name: str) -> ModelledLock | ModelledCondition:
         if isinstance(real, (ModelledLock, ModelledCondition)):

@@ -6,6 +6,7 @@ modelled as shared; whatever makes a process wait for another is then a real res
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
@@ -67,7 +68,7 @@ def run(
     stillness = Stillness()
     try:
         current: str | None = names[0]
-        connections[names[0]].send("go")
+        _go(connections[names[0]])
         while current is not None:
             message = _receive(connections[current], lambda: stillness.ticks(len(turns.steps)) < patience)
             if message is None:
@@ -76,11 +77,11 @@ def run(
             kind, content = message
             if kind not in ("reach", "end"):
                 # It failed before or between seams; what it says instead is its answer.
-                fate, explanation = Fate.UNCONTROLLED, f"{current} ended early: {content}"
+                fate, explanation = Fate.UNCONTROLLED, f"{current} ended early: {content or 'without an answer'}"
                 break
             current = turns.end(current) if kind == "end" else turns.reach(current, content)
             if current is not None:
-                connections[current].send("go")
+                _go(connections[current])
         if fate is Fate.DONE:
             for name, connection in connections.items():
                 message = _receive(connection, lambda: stillness.ticks(len(turns.steps)) < patience)
@@ -100,13 +101,19 @@ def run(
     return Run(fate, turns.steps, values, errors, explanation)
 
 
+def _go(connection: Connection) -> None:
+    # Who is gone already has left its answer to be read, or none.
+    with contextlib.suppress(BrokenPipeError):
+        connection.send("go")
+
+
 def _receive(connection: Connection, patient: Callable[[], bool]) -> tuple[str, Any] | None:
     while not connection.poll(1.0):
         if not patient():
             return None
     try:
         message: tuple[str, Any] = connection.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         return ("lost", None)
     return message
 

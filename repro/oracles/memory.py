@@ -141,7 +141,9 @@ def judge(meter: AllocationMeter, workload: Workload) -> Finding:
         message = "no allocation was seen; start the process with the environment of memory.preload"
         return Finding("memory", Sight.BLIND, message, data)
     if not can_tell(workload):
-        message = f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
+        message = (
+            f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
+        )
         return Finding("memory", Sight.BLIND, message, data)
     share = f"{meter.peak} bytes, {meter.peak / bound:.1%} of all scores"
     if meter.peak >= bound:

@@ -1,98 +1,135 @@
 """Process-global state that a run left changed.
 
-Looks at every module of the compile stack that is loaded, so that it finds a leak that nobody has named yet. What
-changes in any run and harms nobody is listed as ``[[benign]]`` in ``torch_names.toml``, each with its reason.
+Looks at every global of every loaded module of the compile stack, so that it finds a leak that nobody has named yet.
+What changes in any run and harms nobody is listed as ``[[benign]]`` in ``torch_names.toml``, with the reason.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType
 from typing import Any
 
 from repro.outcome import Finding, Sight
 from repro.torch_names import entries
 
 _SIMPLE = (type(None), bool, int, float, str)
-_OPAQUE = object()
+_DEPTH = 5  # of containers in containers that are looked into
+_ABSENT = "<absent>"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of the process as the calling thread sees it, by dotted name."""
+    """The state of the process as the thread that took it sees it, by dotted name."""
 
     values: Mapping[str, Any]
 
 
-class _Same:
-    """A function, equal to itself alone: a patched method differs though it may have the name of the original."""
+class _Function:
+    """A function, equal to itself alone: a patched one may go by the name of the original."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._function is other._function
+        return isinstance(other, _Function) and self._function is other._function
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return id(self._function)
 
     def __repr__(self) -> str:
-        return f"{self._function.__module__}.{self._function.__qualname__}"
+        return f"<function {self._function.__module__}.{self._function.__qualname__}>"
 
 
 def snapshot() -> Snapshot:
-    """What is there now: plain-valued globals of the compile stack, its config, and the methods of ``nn.Module``.
+    """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``.
 
-    Plain are None, bool, int, float, str and what is built of these: tuples, lists, sets, dicts, dataclasses and a
-    ``threading.local`` or ``ContextVar`` as this thread sees it. A global that holds anything else is not looked at.
-    Modules that are not loaded are not either. Call it in the main thread, before and after.
+    Numbers, strings, and tuples, lists, sets, dataclasses and dicts with names for keys are kept by value, functions
+    by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as the calling
+    thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone. Empty when
+    torch is not loaded.
     """
     return Snapshot(dict(_values()))
+
+
+def judge(before: Snapshot, after: Snapshot) -> Finding:
+    """``fail`` if anything but the benign differs, with each value before and after; ``blind`` if nothing was seen.
+
+    A module that was loaded in between does not count, and neither does a submodule that became an attribute.
+    """
+    if not before.values or not after.values:
+        return Finding("state", Sight.BLIND, "nothing of torch was loaded when the state was looked at")
+    benign = _benign()
+    modules = {name.rpartition(".")[0] for name in before.values}
+    changed = {}
+    for name in sorted({*before.values, *after.values}):
+        was, now = before.values.get(name, _ABSENT), after.values.get(name, _ABSENT)
+        # NaN is itself, but does not equal itself
+        if was is now or (was == now and type(was) is type(now)) or benign.fullmatch(name):
+            continue
+        if was is _ABSENT and (name.rpartition(".")[0] not in modules or now == "<module>"):
+            continue
+        changed[name] = [repr(was), repr(now)]
+    if changed:
+        listed = "; ".join(f"{name}: {was} -> {now}" for name, (was, now) in changed.items())
+        return Finding("state", Sight.FAIL, f"state left changed: {listed}", {"changed": changed})
+    return Finding(
+        "state", Sight.PASS, f"none of {len(before.values)} values changed", {"values": len(before.values)}
+    )
 
 
 def _values() -> Iterator[tuple[str, Any]]:
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    version = torch.__version__
-    for entry in entries("state", version):
-        for name, module in sorted(sys.modules.items()):
-            if name == entry["name"] or name.startswith(entry["name"] + "."):
-                yield from _globals(name, module)
-    for entry in entries("config", version):
-        if config := sys.modules.get(entry["name"]):
-            for name, value in getattr(config, entry["read"])().items():
-                if (plain := _plain(value)) is not _OPAQUE:
-                    yield f"{entry['name']}.{name}", plain
+    packages = tuple(entry["name"] for entry in entries("state", torch.__version__))
+    # a config module keeps its values out of its globals, and reads them by context
+    read = {entry["name"]: entry["read"] for entry in entries("config", torch.__version__)}
+    for name, module in sorted(sys.modules.items()):
+        if name in read:
+            for key, value in getattr(module, read[name])().items():
+                yield f"{name}.{key}", _plain(value)
+        elif f"{name}.".startswith(tuple(f"{package}." for package in packages)):
+            for key, value in list(vars(module).items()):
+                if not key.startswith("__"):
+                    yield f"{name}.{key}", _plain(value)
     for method in ("__call__", "__getattr__"):
-        yield f"torch.nn.Module.{method}", _Same(getattr(torch.nn.Module, method))
+        yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
 
 
-def _globals(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
-    for attribute, value in list(vars(module).items()):
-        if not attribute.startswith("__") and (plain := _plain(value)) is not _OPAQUE:
-            yield f"{name}.{attribute}", plain
-
-
-def _plain(value: Any) -> Any:
-    """``value`` as plain data of its own, or ``_OPAQUE``."""
+def _plain(value: Any, depth: int = _DEPTH) -> Any:
+    """``value`` as data that nobody else holds and that compares; of an object that is none, its type."""
     if type(value) in _SIMPLE:
         return value
-    if isinstance(value, threading.local):
-        return _plain(vars(value))
-    if isinstance(value, ContextVar):
-        return _plain(value.get(None))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain({field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)})
-    if isinstance(value, dict):
-        parts = {_plain(key): _plain(item) for key, item in list(value.items()) if type(key) in _SIMPLE}
-        return _OPAQUE if len(parts) < len(value) or _OPAQUE in parts.values() else parts
-    if isinstance(value, (tuple, list, set, frozenset)):
-        items = [_plain(item) for item in list(value)]
-        return _OPAQUE if any(item is _OPAQUE for item in items) else items
-    return _OPAQUE
+    if isinstance(value, FunctionType):
+        return _Function(value)
+    if depth and isinstance(value, ContextVar):
+        return _plain(value.get(None), depth - 1)
+    if depth and isinstance(value, threading.local):
+        # an attribute that this thread never set, and one that it set to nothing, are the same
+        return {name: plain for name, item in vars(value).items() if (plain := _plain(item, depth - 1))}
+    if depth and isinstance(value, dict) and all(type(key) is str for key in list(value)):
+        return {key: _plain(item, depth - 1) for key, item in list(value.items())}
+    if depth and isinstance(value, (tuple, list)):
+        return [_plain(item, depth - 1) for item in list(value)]
+    if depth and isinstance(value, (set, frozenset)):
+        return sorted((_plain(item, depth - 1) for item in list(value)), key=repr)
+    if depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name, None), depth - 1)
+            for field in dataclasses.fields(value)
+        }
+    return f"<{type(value).__qualname__}>"
+
+
+def _benign() -> re.Pattern[str]:
+    version = sys.modules["torch"].__version__
+    patterns = [pattern for entry in entries("benign", version) for pattern in entry["patterns"]]
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))

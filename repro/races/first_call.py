@@ -13,7 +13,7 @@ from repro.user_code import UserCode
 
 
 def threads(code: UserCode) -> dict[str, Thread]:
-    return {name: own(code.compiled(name)) for name in ("first", "second", "third")}
+    return {name: own(code.compiled(name, index)) for index, name in enumerate(("first", "second", "third"))}
 
 
 RACE = Race(

@@ -31,6 +31,7 @@ RACE = Race(
     threads=threads,
     schedule="tracer:in-forward#1>compiled",
     warm=True,
+    workload={"queries": 1024, "keys": 1024},
     outcomes={
         "error": (Grade.REQUIRED, "the compiled call takes the other thread's trace for its own and refuses"),
         "ok": (Grade.ACCEPTABLE, "the mark belongs to the thread that traces"),

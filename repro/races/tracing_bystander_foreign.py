@@ -25,6 +25,7 @@ RACE = Race(
     threads=threads,
     schedule=OWN_TRACER.schedule,
     warm=True,
+    workload={"queries": 1024, "keys": 1024},
     outcomes=OWN_TRACER.outcomes,
     upstream=OWN_TRACER.upstream,
 )

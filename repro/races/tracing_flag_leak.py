@@ -15,7 +15,7 @@ from repro.user_code import UserCode
 def threads(code: UserCode) -> dict[str, Thread]:
     return {
         "uncompiled": own(code.uncompiled("uncompiled")),
-        "compiled": own(code.compiled("compiled")),
+        "compiled": own(code.compiled("compiled", 1)),
     }
 
 

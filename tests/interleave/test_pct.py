@@ -1,4 +1,8 @@
-"""PCT meets its floor; counted over many seeds, so these numbers never change."""
+"""PCT meets its floor, counted over many seeds.
+
+The seeds are fixed, so the counts never change. ``two_switches`` meets the floor and no more: one order of priorities
+of two, one change point of k. So what is asked for is the floor less three standard deviations of such a count.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,22 @@ SEEDS = 2000
 
 
 @pytest.mark.parametrize(
-    ("make", "depth"),
+    ("make", "depth", "runs"),
     [
-        (programs.lost_update, 2),
-        (partial(programs.lost_update, 8), 2),
-        (programs.check_then_act, 2),
-        (programs.two_switches, 2),
-        (programs.three_switches, 3),
+        (programs.lost_update, 2, SEEDS),
+        (partial(programs.lost_update, 8), 2, 300),
+        (programs.check_then_act, 2, SEEDS),
+        (programs.two_switches, 2, SEEDS),
+        (programs.three_switches, 3, SEEDS),
     ],
 )
-def test_the_floor_is_met(make, depth):
-    found = explore(partial(programs.attempt, make), PCT(depth=depth), SEEDS + 1)
+def test_the_floor_is_met(make, depth, runs):
+    found = explore(partial(programs.attempt, make), PCT(depth=depth), runs + 1)
     promise = found.promise
     assert promise.floor == 1 / (found.threads * promise.steps ** (depth - 1))
-    assert promise.runs == SEEDS
-    assert found.failing >= promise.floor * SEEDS
+    assert promise.runs == runs
+    least = promise.floor * runs
+    assert found.failing >= least - 3 * (least * (1 - promise.floor)) ** 0.5
     assert not found.nondeterministic
 
 
@@ -50,13 +55,9 @@ def test_the_floor_and_the_detection_are_by_the_formula():
 
 def test_a_longer_run_takes_earlier_runs_off_the_promise():
     search = PCT()
-    steps = programs.attempt(programs.lost_update, search.next()).steps
-    assert search.next is not None
-    search.saw(search_first := Priorities(1, 2, 8), [])
-    assert search_first.steps == 8
-    search = PCT()
     first = search.next()
     assert search.next() is None  # k is not known yet
+    steps = programs.attempt(programs.lost_update, first).steps
     search.saw(first, steps)
     early = search.next()
     search.saw(early, steps)

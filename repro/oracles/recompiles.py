@@ -1,0 +1,43 @@
+"""How many frames Dynamo compiled, against what was promised."""
+
+from __future__ import annotations
+
+import importlib
+
+from repro.outcome import Finding, Sight
+from repro.torch_names import entries
+
+
+def compiled_frames() -> int | None:
+    """Frames that Dynamo has compiled so far with success, in any thread; ``None`` if this torch has no such count.
+
+    Functions compiled with ``fullgraph=True`` are not in it, nor is what an uncompiled flex_attention compiles for
+    itself. Take it before and after, and judge the difference.
+    """
+    import torch
+
+    for entry in entries("counter", torch.__version__):
+        try:
+            counter = importlib.import_module(entry["module"])
+            for step in entry["path"]:
+                counter = counter[step] if isinstance(counter, dict) else getattr(counter, step)
+        except (ImportError, AttributeError, KeyError):
+            continue
+        if isinstance(counter, int):
+            return counter
+    return None
+
+
+def judge(compiled: int | None, promised: int, *, at_least: int = 0) -> Finding:
+    """``fail`` if more than ``promised`` frames were compiled in between.
+
+    ``blind`` without a count, or if it is below ``at_least``: a compile that is known to have happened was not seen.
+    """
+    data = {"compiled": compiled, "promised": promised}
+    if compiled is None:
+        return Finding("recompiles", Sight.BLIND, "this torch has no count of compiled frames", data)
+    if compiled < at_least:
+        message = f"{compiled} frames were counted where {at_least} must have been compiled"
+        return Finding("recompiles", Sight.BLIND, message, data)
+    counts = f"{compiled} frames compiled, {promised} promised"
+    return Finding("recompiles", Sight.FAIL if compiled > promised else Sight.PASS, counts, data)

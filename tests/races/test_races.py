@@ -1,0 +1,75 @@
+"""Each race, without a fix and under each, by its recorded schedule, on the installed torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from repro import fixes, races
+from repro.expectations import PROCESSES, expected
+from repro.experiment import Experiment
+from repro.fixes import NONE
+from repro.laboratory import Laboratory
+from repro.outcome import Kind
+from repro.verdict import Verdict, matrix
+
+COLUMNS = [NONE, *fixes.names(), PROCESSES]
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_every_cell_is_as_this_release_is_known_to_behave(race: str, laboratory: Laboratory) -> None:
+    cells = list(matrix(laboratory, [race], fixes.names(), controls=True))
+
+    assert [cell.fix for cell in cells] == COLUMNS
+    for cell in cells:
+        assert cell.as_expected, f"{race} / {cell.fix}: {cell.observation.outcome.kind}: {cell.reason}"
+        assert cell.verdict is not Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("race", races.names())
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("torch", ["2.9.1", "2.13.0", "2.14.1"])
+def test_every_cell_has_an_expectation(race: str, column: str, torch: str) -> None:
+    assert expected(race, column, torch) is not None
+
+
+def test_the_leak_is_shown_twenty_times_of_twenty(laboratory: Laboratory) -> None:
+    known = expected("tracing-flag-leak", NONE, laboratory.torch)
+    runs = list(laboratory.perform_all([Experiment(race="tracing-flag-leak")] * 20))
+
+    assert known is not None
+    assert [run.outcome.kind for run in runs] == [known.outcome] * 20
+    assert len({tuple(map(str, run.steps)) for run in runs}) == 1
+    if known.outcome is Kind.POISONED:
+        # Shown by the lone call, not by the name of a flag.
+        assert all("lone call fails" in run.outcome.reason for run in runs)
+
+
+def test_the_processes_of_a_control_overlap(laboratory: Laboratory) -> None:
+    run = laboratory.perform(Experiment(race="tracing-flag-leak", processes=True))
+
+    assert run.outcome.kind is Kind.OK, run.outcome.reason
+    threads = [step.thread for step in run.steps]
+    # Each of the three starts before any of them ends.
+    starts = {thread: threads.index(thread) for thread in set(threads)}
+    first_end = next(number for number, step in enumerate(run.steps) if step.seam == "end")
+    assert len(starts) == 3
+    assert max(starts.values()) < first_end
+    assert {switch.status for switch in run.switches} == {"taken"}
+
+
+def test_a_first_call_beside_symbolic_trace_takes_memory_for_all_scores_before_it_fails(laboratory: Laboratory) -> None:
+    known = expected("dense-then-nameerror", NONE, laboratory.torch)
+    run = laboratory.perform(Experiment(race="dense-then-nameerror"))
+
+    assert known is not None
+    assert run.outcome.kind is known.outcome
+    if known.outcome is Kind.DENSE:
+        assert run.outcome.details["errors"]["compiled"]["type"] == "NameError"
+
+
+def test_switches_are_refused_by_the_lock_and_the_lock_is_named(laboratory: Laboratory) -> None:
+    run = laboratory.perform(Experiment(race="tracing-flag-leak", fix="lock"))
+
+    assert run.outcome.kind is Kind.OK
+    assert [switch.status for switch in run.switches] == ["taken", "refused"]
+    assert "waits for LOCK, held by compiled" in run.switches[1].reason
