@@ -151,13 +151,12 @@ class Workload:
         context = self.keys - self.queries
         generator = torch.Generator().manual_seed(self.seed)
         blocks = -(-self.queries // draft)
-        block_anchors = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values
-        # one for each query: with dynamic shapes a further length is one more than inductor's C++ template can take
-        anchors = block_anchors.repeat_interleave(draft)[: self.queries].to(self.device)
+        anchors = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values.to(self.device)
 
         def dflash(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            before_anchor = key < anchors[query]
-            own_block = (key >= context) & ((key - context) // draft == query // draft)
+            block = query // draft
+            before_anchor = key < anchors[block]
+            own_block = (key >= context) & ((key - context) // draft == block)
             return before_anchor | own_block
 
         return dflash

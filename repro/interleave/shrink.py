@@ -6,9 +6,8 @@ places, so at last every smaller schedule is tried, in the order of bounded sear
 makes all finds of one bug end at the same schedule. Candidates come in a fixed order, so shrinking is deterministic
 where runs are.
 
-Deviations from ddmin: chunks of every size, since a pair of switches that cancel out can only go together; and a
-candidate is accepted only when it fails ``times`` times of ``times``, and then replaced by what its run really
-followed, so that switches which were never reached drop out for nothing.
+Deviation from ddmin: a candidate is accepted only when it fails ``times`` times of ``times``, and then replaced by
+what its run really followed, so that switches which were never reached drop out for nothing.
 """
 
 from __future__ import annotations
@@ -82,9 +81,11 @@ class _Shrinker(Generic[T]):
 
     def _fewer_switches(self) -> Iterator[Case]:
         switches = self._best.schedule.switches
-        for size in range(len(switches), 0, -1):
-            for end in range(len(switches), size - 1, -1):
-                yield self._with((*switches[: end - size], *switches[end:]))
+        size = len(switches)
+        while size:
+            for end in range(len(switches), 0, -size):
+                yield self._with((*switches[: max(end - size, 0)], *switches[end:]))
+            size //= 2
 
     def _fewer_threads(self) -> Iterator[Case]:
         threads, switches = self._best.threads, self._best.schedule.switches
@@ -108,14 +109,16 @@ class _Shrinker(Generic[T]):
     def _smaller(self) -> Iterator[Case]:
         """Every schedule that comes before this one in the order of bounded search."""
         search = Bounded(switches=len(self._best.schedule))
+        conclusive = True
         for _ in range(self._budget):
             strategy = search.next()
             if not isinstance(strategy, Replay) or strategy.schedule == self._best.schedule:
-                self._smallest = strategy is not None and not search.strayed
+                self._smallest = strategy is not None and conclusive and not search.strayed
                 return
             case = self._with(strategy.schedule.switches)
             yield case
             search.saw(strategy, self._tried[case].steps)
+            conclusive = conclusive and self._tried[case].conclusive
 
     def _with(self, switches: tuple[Switch, ...]) -> Case:
         return Case(Schedule(switches), self._best.threads)

@@ -51,8 +51,8 @@ class _Function:
 def snapshot() -> Snapshot:
     """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``.
 
-    Numbers, strings, and tuples, lists, sets, dataclasses and dicts with names for keys are kept by value, functions
-    by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as the calling
+    Numbers, strings, and tuples, lists, sets, dataclasses and dicts with strings for keys are kept by value,
+    functions by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as the calling
     thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone. Empty when
     torch is not loaded.
     """
@@ -80,9 +80,8 @@ def judge(before: Snapshot, after: Snapshot) -> Finding:
     if changed:
         listed = "; ".join(f"{name}: {was} -> {now}" for name, (was, now) in changed.items())
         return Finding("state", Sight.FAIL, f"state left changed: {listed}", {"changed": changed})
-    return Finding(
-        "state", Sight.PASS, f"none of {len(before.values)} values changed", {"values": len(before.values)}
-    )
+    count = len(before.values)
+    return Finding("state", Sight.PASS, f"none of {count} values changed", {"values": count})
 
 
 def _values() -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import programs
@@ -126,6 +127,16 @@ def test_without_a_budget_nothing_is_called_the_smallest():
     assert shrink(run, Case(schedule), budget=0).case.schedule == schedule
     assert not shrink(run, Case(schedule), budget=0).smallest
     assert shrink(run, Case(schedule)).smallest
+
+
+def test_what_could_not_be_judged_may_have_been_smaller():
+    def run(case):
+        tried = of(programs.lost_update, case)
+        return replace(tried, conclusive=tried.failed)
+
+    shrunk = shrink(run, Case(Schedule.parse("a:write#1>b")))
+    assert str(shrunk.case.schedule) == "a:write#1>b"
+    assert not shrunk.smallest
 
 
 @pytest.mark.parametrize("wrong", [{"times": 0}, {"budget": -1}])
