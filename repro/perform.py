@@ -63,7 +63,6 @@ class _Scene:
             for index in range(len(workloads)):
                 self.code.compiled("warm", index)()
         self.code.calls.clear()
-        self.warm = race.warm
         self.threads = dict(race.threads(self.code))
         self.before = state.snapshot()
         self.frames = recompiles.compiled_frames()
@@ -80,7 +79,7 @@ class _Scene:
         frames = recompiles.compiled_frames()
         compiled = None if frames is None or self.frames is None else frames - self.frames
         left = state.judge(self.before, state.snapshot())
-        findings = [finding for call in self.code.calls for finding in _judge_call(call, warm=self.warm)]
+        findings = [finding for call in self.code.calls for finding in _judge_call(call)]
         dense = _out_of_memory(self.code.calls, errors)
         lone, lone_error = self._lone_calls()
         findings = [*findings, *lone, left]
@@ -90,27 +89,24 @@ class _Scene:
     def _lone_calls(self) -> tuple[list[Finding], BaseException | None]:
         """Call compiled attention once more, alone, on every workload; what is seen, and what was raised."""
         findings: list[Finding] = []
-        for index, inputs in enumerate(self.code.inputs):
-            # The first may have to compile; the bytes of the second are the kernel's own.
-            for warm in (False, True) if memory.can_tell(inputs.workload) else (False,):
-                self.code.calls.clear()
-                try:
-                    self.code.compiled("lone call", index)()
-                except Exception as error:
-                    return findings, error
-                findings += _judge_call(self.code.calls[0], warm=warm)
+        for index in range(len(self.code.workloads)):
+            self.code.calls.clear()
+            try:
+                self.code.compiled("lone call", index)()
+            except Exception as error:
+                return findings, error
+            findings += _judge_call(self.code.calls[0])
         return findings, None
 
 
-def _judge_call(call: Call, *, warm: bool) -> list[Finding]:
+def _judge_call(call: Call) -> list[Finding]:
     """Sparsity, numerics and memory of one call; an uncompiled call is dense by nature and only has numbers."""
     name = f"{call.thread}: "
     found = []
     if call.compiled:
         if call.output is not None:
             found.append(sparsity.judge(call.inputs, call.output))
-        # A first call also allocates what the compiler needs, so its bytes say nothing of the kernel.
-        if warm and call.meter is not None and memory.can_tell(call.inputs.workload):
+        if call.meter is not None and memory.can_tell(call.inputs.workload):
             found.append(memory.judge(call.meter, call.inputs.workload))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
             found.append(numerics.judge(call.output, call.inputs))

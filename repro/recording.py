@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from repro import fixes, races
-from repro.experiment import Experiment, Observation
 from repro.expectations import PROCESSES
+from repro.experiment import Experiment, Observation
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule, ScheduleError, first_divergence, read_field
 

@@ -183,6 +183,4 @@ def _check_choice(what: str, given: object, choices: list[str] | tuple[str, ...]
 
 
 # The drafter of the story, 40,000 tokens of context and 32,768 of drafts: all scores are 284.25 GiB.
-STORY = Workload(
-    heads=32, head_dim=128, queries=32_768, keys=72_768, dtype="bfloat16", mask="dflash", device="cuda"
-)
+STORY = Workload(heads=32, head_dim=128, queries=32_768, keys=72_768, dtype="bfloat16", mask="dflash", device="cuda")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import platformdirs
 import pytest
 
+from repro import preflight
 from repro.oracles.memory import preload
 from repro.sandbox import Sandbox
 
@@ -15,8 +14,7 @@ from repro.sandbox import Sandbox
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
     """Forks from a process that has torch and one compile behind it, and whose allocations are counted."""
-    cache = Path(platformdirs.user_cache_dir("flex-attention-races")) / "tests"
-    cache.mkdir(parents=True, exist_ok=True)
+    _, cache = preflight.check()
     environment = {
         **preload(cache),
         "TORCHINDUCTOR_CACHE_DIR": str(cache),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -39,9 +40,8 @@ def test_fields_left_out_take_their_defaults() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_with_advice(fields: dict[str, Any], advice: str) -> None:
-    with pytest.raises(ValueError, match="") as refused:
+    with pytest.raises(ValueError, match=re.escape(advice)):
         Workload.from_json(fields)
-    assert advice in str(refused.value)
 
 
 def test_the_story_asks_for_what_the_story_said() -> None:
@@ -50,16 +50,18 @@ def test_the_story_asks_for_what_the_story_said() -> None:
 
 def test_a_workload_is_made_without_torch() -> None:
     code = "import sys; from repro.workloads import STORY; STORY.to_json(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
+    )
 
 
-def test_causal_aligns_the_queries_to_the_last_keys(sandbox: Sandbox) -> None:
-    assert mask_of(sandbox, Workload(queries=2, keys=4)) == ["xxx.", "xxxx"]
+def test_causal_sees_the_keys_up_to_its_own(sandbox: Sandbox) -> None:
+    assert mask_of(sandbox, Workload(queries=2, keys=4)) == ["x...", "xx.."]
 
 
 def test_sliding_window_sees_as_many_keys_as_it_is_long(sandbox: Sandbox) -> None:
     workload = Workload(mask="sliding_window", queries=3, keys=5, window=2)
-    assert mask_of(sandbox, workload) == [".xx..", "..xx.", "...xx"]
+    assert mask_of(sandbox, workload) == ["x....", "xx...", ".xx.."]
 
 
 def test_documents_do_not_see_each_other(sandbox: Sandbox) -> None:
@@ -93,7 +95,9 @@ def test_every_query_sees_a_key_and_some_block_is_never_visited(sandbox: Sandbox
 
 
 def test_tensors_are_three_and_the_same_every_time(sandbox: Sandbox) -> None:
-    ended = sandbox.run("workload_jobs:tensors", Workload(keys=300, dtype="float16"), timeout=workload_jobs.NET)
+    ended = sandbox.run(
+        "workload_jobs:tensors", Workload(keys=300, dtype="float16"), timeout=workload_jobs.NET
+    )
     same, buffers, shapes, dtypes = ended.value
     assert same
     assert buffers == 3

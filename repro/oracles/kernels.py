@@ -44,19 +44,13 @@ def judge(ops: Sequence[Op], workload: Workload) -> Finding:
 
     score_shape = (workload.queries, workload.keys)
     # a compiled graph has no operators in it: its kernels do not go through the dispatcher
-    dense = sorted(
-        {op.name for op in ops if "softmax" in op.name and score_shape in {s[-2:] for s in op.shapes}}
-    )
+    dense = sorted({op.name for op in ops if "softmax" in op.name and score_shape in {s[-2:] for s in op.shapes}})
     device = workload.device.partition(":")[0]
     kernels = [entry["name"] for entry in entries("kernel", torch.__version__) if entry["device"] == device]
     compiled = sorted({op.name for op in ops if any(kernel in op.name for kernel in kernels)})
     data = {"dense": dense, "compiled": compiled, "events": len(ops)}
     if dense:
-        return Finding(
-            "kernels", Sight.FAIL, f"dense: {', '.join(dense)} over all {score_shape} scores", data
-        )
+        return Finding("kernels", Sight.FAIL, f"dense: {', '.join(dense)} over all {score_shape} scores", data)
     if compiled:
         return Finding("kernels", Sight.PASS, f"compiled: {', '.join(compiled)}", data)
-    return Finding(
-        "kernels", Sight.BLIND, f"neither a compiled kernel nor a softmax in {len(ops)} events", data
-    )
+    return Finding("kernels", Sight.BLIND, f"neither a compiled kernel nor a softmax in {len(ops)} events", data)

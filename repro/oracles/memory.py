@@ -57,9 +57,10 @@ def preload(directory: Path) -> dict[str, str]:
 class AllocationMeter:
     """A context manager that measures its block; afterwards ``peak`` is in bytes, ``None`` if it could not be seen.
 
-    On the CPU: what this thread has allocated less what it has freed since the start of the block, at its highest.
-    Blocks of memory under 64 KiB do not count, nor what other threads allocate (run torch with one thread), nor what
-    is mapped past malloc. On CUDA: the high-water mark of torch's allocator above the start, of the whole process.
+    On the CPU: what this thread has allocated for tensors less what it has freed of that since the start of the
+    block, at its highest. What counts is memory asked for aligned, 64 KiB or more of it, which is how torch's CPU
+    allocator asks; a compile under way does not count, nor what other threads allocate (run torch with one thread).
+    On CUDA: the high-water mark of torch's allocator above the start, of the whole process.
     ``events`` are the allocations counted; zero means that nothing was seen, and then ``peak`` is ``None``.
 
     One at a time in a thread.
@@ -94,6 +95,8 @@ class _Malloc:
 
     def read(self) -> tuple[int, int]:
         if not self._library:
+            return 0, 0
+        if self._library.repro_allocations_overflowed():
             return 0, 0
         events, peak = self._library.repro_allocations_events, self._library.repro_allocations_peak
         events.restype = peak.restype = ctypes.c_longlong
@@ -130,10 +133,9 @@ def can_tell(workload: Workload) -> bool:
 
 
 def judge(meter: AllocationMeter, workload: Workload) -> Finding:
-    """``fail`` if the metered call, a warm one, ever held :attr:`Workload.dense_bound` bytes or more.
+    """``fail`` if the metered call ever held :attr:`Workload.dense_bound` bytes or more.
 
-    A first call also holds what the compiler and the linear algebra library need. ``blind`` if nothing was counted,
-    or if the sizes :func:`can_tell` nothing.
+    ``blind`` if nothing was counted, or if the sizes :func:`can_tell` nothing.
     """
     bound = workload.dense_bound
     data = {"peak": meter.peak, "bound": bound, "events": meter.events}
@@ -141,9 +143,7 @@ def judge(meter: AllocationMeter, workload: Workload) -> Finding:
         message = "no allocation was seen; start the process with the environment of memory.preload"
         return Finding("memory", Sight.BLIND, message, data)
     if not can_tell(workload):
-        message = (
-            f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
-        )
+        message = f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
         return Finding("memory", Sight.BLIND, message, data)
     share = f"{meter.peak} bytes, {meter.peak / bound:.1%} of all scores"
     if meter.peak >= bound:

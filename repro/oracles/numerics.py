@@ -51,9 +51,7 @@ def judge(output: Tensor | None, inputs: Canary) -> Finding:
         return Finding("numerics", Sight.BLIND, "the call has no output to look at")
     rows = int(inputs.checked.sum())
     if not rows:
-        return Finding(
-            "numerics", Sight.BLIND, "no row to check: every block of queries visits every block of keys"
-        )
+        return Finding("numerics", Sight.BLIND, "no row to check: every block of queries visits every block of keys")
     workload = inputs.workload
     expected = reference(workload, inputs.query, inputs.key, inputs.value)
     if output.shape != expected.shape:

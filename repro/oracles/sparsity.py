@@ -64,9 +64,7 @@ def judge(canary: Canary, output: Tensor | None, clean: Tensor | None = None) ->
     rows = int(canary.checked.sum())
     data = {"checked rows": rows, "queries": canary.workload.queries}
     if not rows:
-        message = (
-            "every block of queries visits every block of keys: there is nothing to skip; use longer lengths"
-        )
+        message = "every block of queries visits every block of keys: there is nothing to skip; use longer lengths"
         return Finding("sparsity", Sight.BLIND, message, data)
     seen = output[:, :, canary.checked]
     touched = int((~seen.isfinite()).any((0, 1, 3)).sum())

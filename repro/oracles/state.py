@@ -52,9 +52,9 @@ def snapshot() -> Snapshot:
     """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``.
 
     Numbers, strings, and tuples, lists, sets, dataclasses and dicts with strings for keys are kept by value,
-    functions by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as the calling
-    thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone. Empty when
-    torch is not loaded.
+    functions by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as
+    the calling thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone.
+    Empty when torch is not loaded.
     """
     return Snapshot(dict(_values()))
 
@@ -122,8 +122,7 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
         return sorted((_plain(item, depth - 1) for item in list(value)), key=repr)
     if depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: _plain(getattr(value, field.name, None), depth - 1)
-            for field in dataclasses.fields(value)
+            field.name: _plain(getattr(value, field.name, None), depth - 1) for field in dataclasses.fields(value)
         }
     return f"<{type(value).__qualname__}>"
 

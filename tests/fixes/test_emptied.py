@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pytest
-
-from repro.experiment import Experiment
 from repro.fixes import FOLDER
-from repro.laboratory import Laboratory
-from repro.verdict import Verdict, judge
 
 # Of each fix, what it is emptied to, and a race that then ends differently.
 EMPTIED = {

@@ -57,7 +57,9 @@ def test_the_processes_of_a_control_overlap(laboratory: Laboratory) -> None:
     assert {switch.status for switch in run.switches} == {"taken"}
 
 
-def test_a_first_call_beside_symbolic_trace_takes_memory_for_all_scores_before_it_fails(laboratory: Laboratory) -> None:
+def test_a_first_call_beside_symbolic_trace_takes_memory_for_all_scores_before_it_fails(
+    laboratory: Laboratory,
+) -> None:
     known = expected("dense-then-nameerror", NONE, laboratory.torch)
     run = laboratory.perform(Experiment(race="dense-then-nameerror"))
 

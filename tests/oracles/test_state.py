@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from test_oracles import run
+
+from repro.oracles import state
+from repro.outcome import Sight
+from repro.preflight import torch_version
+from repro.sandbox import Sandbox
+
+
+def test_a_program_that_takes_turns_leaves_nothing(sandbox: Sandbox) -> None:
+    finding = run(sandbox, "leave", "nothing")
+    assert finding.sight is Sight.PASS, finding
+    assert finding.data["values"] > 10_000
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "releases"),
+    [
+        ("overlapping_traces", "torch.fx._symbolic_trace._is_fx_tracing_flag", "<2.14"),
+        ("overlapping_traces", "torch.nn.Module.__call__", ">=2.9"),
+        ("overlapping_traces", "torch.nn.Module.__getattr__", ">=2.9"),
+        ("overlapping_stances", "torch._dynamo.eval_frame._stance", ">=2.9"),
+        ("overlapping_annotations", "torch.fx.traceback.current_meta", ">=2.13"),
+        ("config", "torch._dynamo.config.suppress_errors", ">=2.9"),
+        ("patched_module_call", "torch.nn.Module.__call__", ">=2.9"),
+    ],
+)
+def test_a_leak_is_found_and_named(sandbox: Sandbox, what: str, name: str, releases: str) -> None:
+    if Version(torch_version()).base_version not in SpecifierSet(releases):
+        pytest.skip(f"only torch {releases} leaks it")
+    finding = run(sandbox, "leave", what)
+    assert finding.sight is Sight.FAIL, finding
+    assert name in finding.data["changed"]
+    assert name in finding.message
+
+
+def test_before_and_after_are_told(sandbox: Sandbox) -> None:
+    assert run(sandbox, "leave", "config").data["changed"] == {
+        "torch._dynamo.config.suppress_errors": ["False", "True"]
+    }
+
+
+def test_nothing_seen_is_blind() -> None:
+    nothing = state.Snapshot({})
+    assert state.judge(nothing, nothing).sight is Sight.BLIND
