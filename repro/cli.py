@@ -1,6 +1,6 @@
 """``python -m repro``: the command line.
 
-Exit codes: ``run`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to behave, 1 not;
+Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to behave, 1 not;
 all: 2 bad usage or input, 3 inconclusive.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from repro.verdict import Cell
 
+STRATEGIES = ("bounded", "pct", "random")
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 
 
@@ -76,6 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own with the same functions")
     run.set_defaults(command=_run)
 
+    explore = _command(commands, "explore", "search the schedules of one race, without a fix and with one")
+    explore.add_argument("race", metavar="RACE")
+    explore.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own")
+    explore.add_argument(
+        "--strategy", metavar="S", choices=STRATEGIES, default="pct", help=f"{', '.join(STRATEGIES)} (default: pct)"
+    )
+    explore.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to run (default: 200)")
+    explore.add_argument("--seed", type=_seed, default=0, metavar="N", help="of pct and random (default: 0)")
+    explore.set_defaults(command=_explore)
+
     table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
     table.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
@@ -96,6 +107,12 @@ def _command(
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
     return int(text)
 
 
@@ -131,7 +148,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
-    from repro.verdict import Verdict
+    from repro.verdict import EXIT
 
     races.documentation(options.race)
     fix = options.fix or fixes.NONE
@@ -141,7 +158,38 @@ def _run(options: argparse.Namespace) -> int:
     for cell in cells:
         terminal.cell(console, cell)
     _write(options, document.of_cells("run", torch, cells))
-    return {Verdict.HOLDS: OK, Verdict.FAILS: SHOWN, Verdict.INCONCLUSIVE: INCONCLUSIVE}[cells[-1].verdict]
+    return EXIT[cells[-1].verdict]
+
+
+def _explore(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from repro.exploring import search
+    from repro.laboratory import Laboratory
+    from repro.report import document, terminal
+    from repro.verdict import EXIT
+
+    races.documentation(options.race)
+    fix = options.fix or fixes.NONE
+    fixes.check(fix)
+    with (
+        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
+        Laboratory(lanes=2) as laboratory,
+    ):
+        bar = progress.add_task("schedules", total=options.budget)
+        found = search(
+            laboratory,
+            options.race,
+            fix,
+            strategy=options.strategy,
+            budget=options.budget,
+            seed=options.seed,
+            on_progress=lambda seen: progress.update(bar, completed=seen.schedules),
+        )
+    terminal.searched(_console(options), found)
+    _write(options, document.of_search(laboratory.torch, found))
+    return EXIT[found.verdict]
 
 
 def _matrix(options: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ class Laboratory:
 
     def __init__(self, *, lanes: int = 1, bound: float = BOUND) -> None:
         self.torch, self.cache = preflight.check()
+        self.lanes = lanes
         self._bound = bound
         environment = {
             **preload(self.cache),

@@ -28,6 +28,10 @@ class Verdict(str, Enum):
         return self.value
 
 
+# The exit codes of a command that gives one verdict.
+EXIT = {Verdict.HOLDS: 0, Verdict.FAILS: 1, Verdict.INCONCLUSIVE: 3}
+
+
 @dataclass(frozen=True)
 class Cell:
     """One race under one fix on this release. ``fix`` is ``"processes"`` for the control group."""

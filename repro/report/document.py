@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.experiment import Observation
+from repro.exploring import Searched
+from repro.interleave.exploration import Exploration
 from repro.verdict import Cell
 
 SCHEMA = 1
@@ -37,6 +39,47 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
 
 def of_cells(command: str, torch: str, cells: Sequence[Cell]) -> dict[str, Any]:
     return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=[])
+
+
+def of_search(torch: str, found: Searched) -> dict[str, Any]:
+    """The document of ``explore``; the smallest failure is its one cell, so that ``replay`` can take it."""
+    cells = []
+    if found.smallest is not None:
+        cells = [{"race": found.race, "fix": found.fix, **of_observation(found.smallest.trial)}]
+    content = {
+        "race": found.race,
+        "fix": found.fix,
+        "strategy": found.strategy,
+        "verdict": found.verdict.value,
+        "by": "search",
+        "reason": found.reason,
+        "search": _exploration(found.exploration),
+        "without_fix": _exploration(found.baseline) if found.baseline is not None else None,
+        "cells": cells,
+    }
+    return envelope("explore", torch, content, seeds=[found.seed])
+
+
+def _exploration(seen: Exploration[Observation]) -> dict[str, Any]:
+    return {
+        "budget": seen.budget,
+        "schedules": seen.schedules,
+        "threads": seen.threads,
+        "steps": seen.steps,
+        "exhausted": seen.exhausted,
+        **dataclasses.asdict(seen.promise),
+        "detection": seen.promise.detection,
+        "failing": seen.failing,
+        "failures": [
+            {
+                "schedule": str(failure.schedule),
+                "signature": failure.trial.signature,
+                "divergence": failure.divergence,
+            }
+            for failure in seen.failures
+        ],
+        "inconclusive": [lost.reason for lost in seen.inconclusive],
+    }
 
 
 def of_cell(cell: Cell) -> dict[str, Any]:

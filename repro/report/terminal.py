@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from repro.experiment import Observation
+from repro.exploring import Searched
 from repro.outcome import Kind
 from repro.recording import Recording, nondeterminism
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
@@ -117,3 +118,20 @@ def replays(console: Console, recording: Recording, runs: Sequence[Observation],
             console.print(f"  {run.outcome.kind}: {run.outcome.reason}", markup=False, soft_wrap=True)
             break
     interleaving(console, runs[0])
+
+
+def searched(console: Console, found: Searched) -> None:
+    """A verdict by search: what was run, what that promises, and the smallest failing schedule."""
+    fix = "without a fix" if found.fix == "none" else f"with fix {found.fix}"
+    console.print(
+        Text.assemble(f"{found.race} {fix}: ", (str(found.verdict), _STYLE[found.verdict]), f" ({found.reason})"),
+        soft_wrap=True,
+    )
+    if found.baseline is not None:
+        console.print(f"  without the fix: {found.baseline}", markup=False, soft_wrap=True)
+    console.print(f"  {found.strategy}, seed {found.seed}: {found.exploration}", markup=False, soft_wrap=True)
+    if found.smallest is not None:
+        trial = found.smallest.trial
+        console.print(f"  {trial.outcome.kind}: {trial.outcome.reason}", markup=False, soft_wrap=True)
+        console.print(f"  smallest schedule: {found.smallest.case.schedule}", markup=False, soft_wrap=True)
+        interleaving(console, trial)

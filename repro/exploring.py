@@ -1,0 +1,141 @@
+"""Searches the schedules of a race, without a fix and under one, and says what that proves."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from repro.experiment import Experiment, Observation
+from repro.fixes import NONE
+from repro.interleave.bounded import Bounded
+from repro.interleave.exploration import Exploration
+from repro.interleave.explore import explore
+from repro.interleave.pct import PCT
+from repro.interleave.random_walk import RandomWalk
+from repro.interleave.replay import Replay
+from repro.interleave.scheduler import Strategy
+from repro.interleave.search import Search
+from repro.interleave.shrink import Case, Shrunk, Unsteady, shrink
+from repro.laboratory import Laboratory
+from repro.verdict import Verdict
+
+STRATEGIES: dict[str, Callable[[int], Search]] = {
+    "bounded": lambda seed: Bounded(switches=2),
+    "pct": lambda seed: PCT(depth=2, seed=seed),
+    "random": lambda seed: RandomWalk(seed=seed),
+}
+# What a search must have promised before "nothing found" counts as "holds".
+DETECTION = 0.95
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A verdict by search. ``smallest`` is the shrunk first failure, where there was one that fails every time."""
+
+    race: str
+    fix: str
+    strategy: str
+    seed: int
+    verdict: Verdict
+    reason: str
+    exploration: Exploration[Observation]
+    baseline: Exploration[Observation] | None = None
+    smallest: Shrunk[Observation] | None = None
+
+
+@dataclass(frozen=True)
+class Perform:
+    """Performs ``experiment`` by a given strategy; picklable, for executors whose workers are elsewhere.
+
+    Each worker process warms up a laboratory of its own, once.
+    """
+
+    experiment: Experiment
+
+    def __call__(self, strategy: Strategy) -> Observation:
+        return _own_laboratory().perform(replace(self.experiment, strategy=strategy))
+
+
+@functools.cache
+def _own_laboratory() -> Laboratory:
+    laboratory = Laboratory()
+    atexit.register(laboratory.__exit__, None, None, None)
+    return laboratory
+
+
+def search(
+    laboratory: Laboratory,
+    race: str,
+    fix: str = NONE,
+    *,
+    strategy: str = "pct",
+    budget: int = 200,
+    seed: int = 0,
+    executor: Executor | None = None,
+    on_progress: Callable[[Exploration[Observation]], None] | None = None,
+) -> Searched:
+    """Search up to ``budget`` schedules of ``race`` under ``fix``.
+
+    Under a fix the same search is first made without it, until it finds the race: a search that cannot find it
+    proves nothing about the fix. ``executor`` runs schedules elsewhere; without one, as many side by side as the
+    laboratory has lanes.
+    """
+
+    def one(fix: str, stop_after: int | None) -> Exploration[Observation]:
+        experiment = Experiment(race=race, fix=fix)
+        finder = STRATEGIES[strategy](seed)
+        if executor is not None:
+            return explore(Perform(experiment), finder, budget, executor, on_progress, stop_after=stop_after)
+
+        def run(by: Strategy) -> Observation:
+            return laboratory.perform(replace(experiment, strategy=by))
+
+        with ThreadPoolExecutor(laboratory.lanes) as pool:
+            return explore(run, finder, budget, pool, on_progress, stop_after=stop_after)
+
+    baseline = one(NONE, 1) if fix != NONE else None
+    found = one(fix, None)
+    verdict, reason = _judge(found, baseline)
+    smallest = _smallest(laboratory, race, fix, found)
+    return Searched(race, fix, strategy, seed, verdict, reason, found, baseline, smallest)
+
+
+def _judge(found: Exploration[Observation], baseline: Exploration[Observation] | None) -> tuple[Verdict, str]:
+    if found.failures and len(found.nondeterministic) == len(found.failures):
+        return Verdict.INCONCLUSIVE, f"not deterministic: {found.failures[0].divergence}"
+    if found.failures:
+        return Verdict.FAILS, found.failures[0].trial.outcome.reason
+    if found.inconclusive:
+        lost = found.inconclusive[0]
+        why = lost.trial.outcome.reason if lost.trial is not None else lost.reason
+        return Verdict.INCONCLUSIVE, f"{len(found.inconclusive)} schedules cannot be judged, such as: {why}"
+    if baseline is not None and not baseline.failures:
+        return Verdict.INCONCLUSIVE, "the same search does not find the race without the fix either"
+    if found.exhausted:
+        return Verdict.HOLDS, f"every schedule of up to {found.promise.switches} switches ran"
+    detection = found.promise.detection
+    if detection is not None and detection >= DETECTION:
+        return Verdict.HOLDS, f"a bug of depth {found.promise.depth} would have shown with {detection:.1%}"
+    promised = "nothing" if detection is None else f"{detection:.1%}"
+    return Verdict.INCONCLUSIVE, f"the budget is too small: detection {promised}, needed {DETECTION:.0%}"
+
+
+def _smallest(
+    laboratory: Laboratory, race: str, fix: str, found: Exploration[Observation]
+) -> Shrunk[Observation] | None:
+    steady = [failure for failure in found.failures if failure.divergence is None and failure.schedule is not None]
+    if not steady:
+        return None
+    first = min(steady, key=lambda failure: len(failure.schedule or ()))
+    assert first.schedule is not None
+
+    def run(case: Case) -> Observation:
+        return laboratory.perform(Experiment(race=race, fix=fix, strategy=Replay(case.schedule)))
+
+    try:
+        return shrink(run, Case(first.schedule), times=3, budget=0)
+    except Unsteady:
+        return None
