@@ -1,7 +1,7 @@
 """``python -m repro``: the command line.
 
-Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to behave, 1 not;
-all: 2 bad usage or input, 3 inconclusive.
+Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to
+behave, 1 not; all: 2 bad usage or input, 3 inconclusive.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
 
@@ -27,20 +28,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     try:
         options = _parser().parse_args(arguments)
+        if options.json is not None:
+            _check_target(options.json)
+        code = int(options.command(options))
+        sys.stdout.flush()
+        return code
     except SystemExit as end:
-        return OK if end.code in (0, None) else USAGE
-    try:
-        return int(options.command(options))
-    except _bad_input() as error:
-        print(f"repro: {error}", file=sys.stderr)
-        return USAGE
+        # argparse has printed the help, or the version; or rich has met a reader that has gone.
+        return INCONCLUSIVE if end.code else OK
     except KeyboardInterrupt:
-        print("repro: interrupted; nothing is left running", file=sys.stderr)
+        _say("interrupted; nothing is left running")
         return INCONCLUSIVE
-    except BrokenPipeError:
-        # Whoever read us has gone: say nothing more, not even at exit.
+    except OSError as error:
+        # Nobody reads standard output any more, or it cannot take more: nothing more into it, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return INCONCLUSIVE
+        _say(str(error))
+        return USAGE
+    except Exception as error:
+        if isinstance(error, _bad_input()):
+            _say(str(error))
+            return USAGE
+        # A mistake of ours must not be read as a verdict: Python's own exit code for it is that of a race shown.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        _say(f"a mistake in this program, {place.filename}:{place.lineno}: {type(error).__name__}: {error}")
         return INCONCLUSIVE
+
+
+def _say(message: str) -> None:
+    """One line on standard error; of a longer message how it begins and how it ends."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    print(f"repro: {lines[0]}" + (f" ... {lines[-1]}" if len(lines) > 1 else ""), file=sys.stderr)
+
+
+def _check_target(target: str) -> None:
+    from repro.report import document
+
+    document.check_target(target)
 
 
 def _bad_input() -> tuple[type[Exception], ...]:
@@ -51,6 +76,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
     from repro.sandbox import SandboxError
 
     return (
+        _Usage,
         races.UnknownRace,
         fixes.UnknownFix,
         ExpectationError,
@@ -61,8 +87,17 @@ def _bad_input() -> tuple[type[Exception], ...]:
     )
 
 
+class _Usage(Exception):
+    """A command line that cannot be understood."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Usage(f"{message}; see {self.prog} --help")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m repro",
         description="Reproduce the races of concurrent torch.compile(flex_attention) and see which fix holds.",
     )
@@ -92,13 +127,14 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
     table.set_defaults(command=_matrix)
 
-    # REPLAY
+    replay = _command(commands, "replay", "a recorded run once more, decision by decision")
+    replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
+    replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
+    replay.set_defaults(command=_replay)
     return parser
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
+def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     return command
@@ -211,13 +247,12 @@ def _matrix(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from repro.laboratory import Laboratory
-    from repro.recording import load, nondeterminism
+    from repro.recording import load, unproven
     from repro.report import document, terminal
 
     recording = load(options.file)
     with Laboratory(lanes=min(2, options.n)) as laboratory:
         runs = list(laboratory.perform_all([recording.experiment()] * options.n))
-    first = runs[0]
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
     cells = [document.of_observation(run) for run in runs]
@@ -227,9 +262,9 @@ def _replay(options: argparse.Namespace) -> int:
             "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
         ),
     )
-    if not all(run.conclusive for run in runs) or nondeterminism(runs):
+    if unproven(runs):
         return INCONCLUSIVE
-    return SHOWN if first.failed else OK
+    return SHOWN if runs[0].failed else OK
 
 
 def _measure(
@@ -258,5 +293,5 @@ def _measure(
 def _write(options: argparse.Namespace, content: dict[str, Any]) -> None:
     from repro.report import document
 
-    if options.json:
+    if options.json is not None:
         document.write(content, options.json)

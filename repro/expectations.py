@@ -70,6 +70,8 @@ def expected(race: str, fix: str, torch: str, folder: Path | None = None) -> Exp
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExpectationError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExpectationError(f"{path}: not valid TOML: {error}") from None
     releases = document.get("release")
@@ -78,7 +80,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return [_entry(entry, f"{path}: [[release]] number {number}") for number, entry in enumerate(releases, start=1)]
 
 
-def _entry(entry: dict[str, Any], where: str) -> dict[str, Any]:
+def _entry(entry: Any, where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise ExpectationError(f"{where}: {entry!r} is not a table")
     if unknown := set(entry) - {"torch", "upstream", "outcomes"}:
         raise ExpectationError(f"{where}: unknown key {sorted(unknown)[0]!r}; known are torch, upstream, outcomes")
     try:
@@ -87,14 +91,19 @@ def _entry(entry: dict[str, Any], where: str) -> dict[str, Any]:
         raise ExpectationError(f"{where}: no torch range, such as torch = '>=2.9,<2.14'") from None
     except (InvalidSpecifier, TypeError, AttributeError):
         raise ExpectationError(f"{where}: {entry['torch']!r} is not a version range (PEP 440)") from None
+    named = entry.get("outcomes")
+    if not isinstance(named, dict) or not named:
+        raise ExpectationError(f"{where}: no [release.outcomes] table, such as none = 'error'")
     outcomes = {}
-    for fix, value in entry.get("outcomes", {}).items():
+    for fix, value in named.items():
         try:
             outcomes[fix] = Kind(value)
         except ValueError:
             kinds = ", ".join(kind.value for kind in Kind)
             raise ExpectationError(f"{where}: {fix} = {value!r} is not an outcome; those are {kinds}") from None
     upstream = entry.get("upstream")
+    if upstream is not None and not isinstance(upstream, str):
+        raise ExpectationError(f"{where}: upstream = {upstream!r} is not a link")
     if upstream is None and any(kind is not Kind.OK for kind in outcomes.values()):
         raise ExpectationError(f"{where}: something is expected to fail, so the upstream link is needed")
     return {"torch": releases, "upstream": upstream, "outcomes": outcomes}

@@ -37,14 +37,16 @@ class Observation:
     """What one run came to.
 
     ``schedule`` is the one that was followed, in its one-line form, and ``steps`` every decision; ``switches`` says
-    what became of each switch that was asked for. ``compiled`` counts the frames that Dynamo compiled while the
-    threads ran, ``None`` if that could not be seen.
+    what became of each switch that was asked for. ``compiled`` counts the frames that Dynamo compiled since the
+    threads started, for the lone calls after them too; ``None`` if that could not be seen. ``seams`` names the seams
+    and the modelled locks that stood.
     """
 
     outcome: Outcome
     schedule: str = "-"
     steps: list[Step] = field(default_factory=list)
     switches: list[SwitchFate] = field(default_factory=list)
+    seams: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     compiled: int | None = None
     output: str = ""

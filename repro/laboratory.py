@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from types import TracebackType
+from typing import Any
 
 from repro import preflight
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
-from repro.sandbox import Sandbox
+from repro.sandbox import Ended, Sandbox
 
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
 BOUND = 180.0
@@ -25,8 +27,12 @@ class Laboratory:
         self.torch, self.cache = preflight.check()
         self.lanes = lanes
         self._bound = bound
+        # What a killed compiler leaves behind goes with the laboratory.
+        self._scratch = TemporaryDirectory(prefix="repro-")
         environment = {
             **preload(self.cache),
+            "CXX": preflight.compiler(),
+            "TMPDIR": self._scratch.name,
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             # One compile thread: no pool of workers that a fork would have to live with.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -44,17 +50,22 @@ class Laboratory:
     ) -> None:
         for sandbox in self._sandboxes:
             sandbox.close()
+        self._scratch.cleanup()
 
     def perform(self, experiment: Experiment) -> Observation:
         """Perform one experiment; whatever happens to the process becomes its outcome."""
-        sandbox = self._free.get()
-        try:
-            ended = sandbox.run("repro.perform:perform", experiment, timeout=self._bound)
-        finally:
-            self._free.put(sandbox)
+        ended = self.run("repro.perform:perform", experiment, timeout=self._bound)
         if isinstance(ended.value, Observation):
             return replace(ended.value, output=ended.output)
         return Observation(ended.outcome, output=ended.output)
+
+    def run(self, job: str, *arguments: Any, timeout: float) -> Ended:
+        """Run any job in a free sandbox; see :meth:`repro.sandbox.Sandbox.run`."""
+        sandbox = self._free.get()
+        try:
+            return sandbox.run(job, *arguments, timeout=timeout)
+        finally:
+            self._free.put(sandbox)
 
     def perform_all(self, experiments: Iterable[Experiment]) -> Iterator[Observation]:
         """Perform many, as many at a time as there are lanes; results come in order."""

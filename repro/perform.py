@@ -31,15 +31,15 @@ def perform(experiment: Experiment) -> Observation:
     scene = _Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     try:
-        with Seams(seams(), code=scene.code_under_test()):
+        with Seams(seams(), code=scene.code_under_test()) as standing:
             run = Scheduler(strategy, context=experiment.context).run(scene.bodies)
             if run.fate is not Fate.DONE:
                 # Threads are parked for good inside seams and models: there is nothing to judge by.
-                return _describe(run, strategy, _stuck(run))
+                return _describe(run, strategy, standing.standing, _stuck(run))
     except LostSeam as lost:
         return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
     outcome, findings, compiled = scene.judge(run.errors)
-    return replace(_describe(run, strategy, outcome), findings=findings, compiled=compiled)
+    return replace(_describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
 def seams() -> list[Seam]:
@@ -76,12 +76,12 @@ class _Scene:
 
     def judge(self, errors: Mapping[str, BaseException]) -> tuple[Outcome, list[Finding], int | None]:
         """All oracles, after the threads are done: the calls, the state, and then a lone call."""
-        frames = recompiles.compiled_frames()
-        compiled = None if frames is None or self.frames is None else frames - self.frames
         left = state.judge(self.before, state.snapshot())
         findings = [finding for call in self.code.calls for finding in _judge_call(call)]
         dense = _out_of_memory(self.code.calls, errors)
         lone, lone_error = self._lone_calls()
+        frames = recompiles.compiled_frames()
+        compiled = None if frames is None or self.frames is None else frames - self.frames
         findings = [*findings, *lone, left]
         outcome = _outcome(errors, lone_error, findings, dense)
         return outcome, findings, compiled
@@ -161,9 +161,11 @@ def _stuck(run: Run) -> Outcome:
     return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
 
 
-def _describe(run: Run, strategy: Strategy, outcome: Outcome) -> Observation:
+def _describe(run: Run, strategy: Strategy, standing: list[str], outcome: Outcome) -> Observation:
     asked = strategy.schedule if isinstance(strategy, Replay) else run.schedule
-    return Observation(outcome=outcome, schedule=str(run.schedule), steps=run.steps, switches=fates(asked, run))
+    return Observation(
+        outcome=outcome, schedule=str(run.schedule), steps=run.steps, switches=fates(asked, run), seams=standing
+    )
 
 
 def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
@@ -190,7 +192,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     strategy = Replay(schedule)
     run = by_processes.run(names, strategy, body)
     return replace(
-        _describe(run, strategy, _control(run, fates(schedule, run))),
+        _describe(run, strategy, [seam.name for seam in seams()], _control(run, fates(schedule, run))),
         findings=[finding for _, findings in run.values.values() for finding in findings],
     )
 
@@ -200,7 +202,7 @@ def _control(run: Run, switches: list[SwitchFate]) -> Outcome:
         return Outcome(Kind.INCONCLUSIVE, run.explanation or "; ".join(map(str, run.errors.values())))
     for name, (outcome, _) in run.values.items():
         if outcome.kind is not Kind.OK:
-            return replace(outcome, reason=f"process {name}: {outcome.reason}")
+            return Outcome(outcome.kind, f"process {name}: {outcome.reason}", outcome.details)
     for switch in switches:
         if switch.status != "taken":
             return Outcome(Kind.INCONCLUSIVE, f"no proof that the windows overlapped: {switch}")

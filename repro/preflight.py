@@ -10,11 +10,12 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import platformdirs
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 OLDEST_TORCH = Version("2.9")
 CACHE_VARIABLE = "REPRO_CACHE_DIR"
@@ -26,11 +27,15 @@ class NotReady(Exception):
 
 def torch_version() -> str:
     """The installed release, as ``torch.__version__`` has it."""
+    found = None
     try:
         found = importlib.metadata.version("torch")
+        release = Version(Version(found).base_version)
     except importlib.metadata.PackageNotFoundError:
         raise NotReady("torch is not installed; install one with: pip install 'torch>=2.9'") from None
-    if Version(Version(found).base_version) < OLDEST_TORCH:
+    except (InvalidVersion, KeyError, TypeError):
+        raise NotReady(f"torch has no version but {found!r}; install it anew: pip install 'torch>=2.9'") from None
+    if release < OLDEST_TORCH:
         raise NotReady(f"torch {found} is too old; this suite needs torch >= {OLDEST_TORCH}")
     return found
 
@@ -55,6 +60,18 @@ def compiler() -> str:
     raise NotReady("no C++ compiler: none of g++, c++, clang++ is on the PATH; install one (Debian: apt install g++)")
 
 
+def check_compiler() -> None:
+    """Whether :func:`compiler` finds one that compiles."""
+    command = [compiler(), "-x", "c++", "-fsyntax-only", "-"]
+    try:
+        done = subprocess.run(command, input="#include <vector>\n", capture_output=True, text=True)
+        why = done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}"
+    except OSError as error:
+        done, why = None, str(error.strerror)
+    if done is None or done.returncode:
+        raise NotReady(f"the C++ compiler {command[0]} does not work: {why}; mend it, or point CXX at another")
+
+
 def cache_directory(torch: str) -> Path:
     """Where compiled kernels are kept between runs, one directory a torch build and Python; made if need be."""
     base = os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("flex-attention-races")
@@ -76,5 +93,5 @@ def check() -> tuple[str, Path]:
         raise NotReady(f"runs need Linux (process control by pidfd and prctl); this is {platform.system()}")
     version = torch_version()
     check_flex_attention()
-    compiler()
+    check_compiler()
     return version, cache_directory(version)

@@ -60,6 +60,8 @@ def judge(race: str, fix: str, observation: Observation, baseline: Observation, 
         verdict, reason = Verdict.INCONCLUSIVE, outcome.reason
     elif outcome.kind is not Kind.OK:
         verdict, reason = Verdict.FAILS, outcome.reason
+    elif not baseline.conclusive:
+        verdict, reason = Verdict.INCONCLUSIVE, f"the run without a fix proves nothing: {baseline.outcome.reason}"
     elif fix == NONE and absent:
         verdict, reason = Verdict.INCONCLUSIVE, f"the schedule was not reached: {absent[0]}"
     elif absent and unreached:

@@ -21,7 +21,7 @@ MASKS = ("causal", "sliding_window", "document", "dflash")
 DTYPES = ("float32", "bfloat16", "float16")
 # What create_block_mask divides lengths by, unless told otherwise; a kernel skips whole blocks of this many rows.
 BLOCK = 128
-# Tokens that a document mask has room for, and multiples of it.
+# Captured tensors have room for this many tokens, or a multiple: the sizes of few of them ever differ.
 CAPACITY = 8192
 
 
@@ -139,9 +139,8 @@ class Workload:
             return sliding_window
 
         if self.mask == "document":
-            # As long as any key length: up to 2.14 inductor's C++ for the CPU does not compile when dynamic shapes
-            # meet a captured tensor of a length of its own (it takes the symbol ks10 for ks1 with a 0 behind it).
             documents = torch.arange(_round_up(self.keys, CAPACITY), device=self.device) // self.document
+            _mark_static(documents)
 
             def document(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
                 return (key <= query) & (documents[query] == documents[key])
@@ -151,12 +150,17 @@ class Workload:
         context = self.keys - self.queries
         generator = torch.Generator().manual_seed(self.seed)
         blocks = -(-self.queries // draft)
-        anchors = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values.to(self.device)
+        # Of each draft block: the key at which its anchor stands, and the first key of the block itself.
+        edges = torch.zeros(2, _round_up(self.queries, CAPACITY) // draft, dtype=torch.int64)
+        edges[0, :blocks] = torch.randint(1, context + 1, (blocks,), generator=generator).sort().values
+        edges[1, :blocks] = context + draft * torch.arange(blocks)
+        edges = edges.to(self.device)
+        _mark_static(edges)
 
         def dflash(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             block = query // draft
-            before_anchor = key < anchors[block]
-            own_block = (key >= context) & ((key - context) // draft == block)
+            before_anchor = key < edges[0, block]
+            own_block = (key >= edges[1, block]) & (key < edges[1, block] + draft)
             return before_anchor | own_block
 
         return dflash
@@ -169,6 +173,17 @@ class Workload:
         key = torch.arange(self.keys, device=self.device)[None, :]
         zero = torch.zeros((), dtype=torch.int64, device=self.device)
         return self.mask_mod()(zero, zero, query, key)
+
+
+def _mark_static(captured: Tensor) -> None:
+    """Keep the sizes of a captured tensor out of dynamic shapes.
+
+    Inductor's C++ for the CPU replaces the names of some sizes as plain text, ``ks1`` in ``ks10`` too, so that with
+    enough sizes in a kernel it does not compile (seen on 2.9.1, 2.13.0 and 2.14.1).
+    """
+    import torch._dynamo
+
+    torch._dynamo.mark_static(captured)
 
 
 def _round_up(length: int, multiple: int) -> int:

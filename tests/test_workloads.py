@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import workload_jobs
 
-from repro.sandbox import Sandbox
+from repro.laboratory import Laboratory
 from repro.workloads import MASKS, STORY, Workload
 
 
@@ -50,54 +50,50 @@ def test_the_story_asks_for_what_the_story_said() -> None:
 
 def test_a_workload_is_made_without_torch() -> None:
     code = "import sys; from repro.workloads import STORY; STORY.to_json(); sys.exit('torch' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
-    )
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
 
 
-def test_causal_sees_the_keys_up_to_its_own(sandbox: Sandbox) -> None:
-    assert mask_of(sandbox, Workload(queries=2, keys=4)) == ["x...", "xx.."]
+def test_causal_sees_the_keys_up_to_its_own(laboratory: Laboratory) -> None:
+    assert mask_of(laboratory, Workload(queries=2, keys=4)) == ["x...", "xx.."]
 
 
-def test_sliding_window_sees_as_many_keys_as_it_is_long(sandbox: Sandbox) -> None:
+def test_sliding_window_sees_as_many_keys_as_it_is_long(laboratory: Laboratory) -> None:
     workload = Workload(mask="sliding_window", queries=3, keys=5, window=2)
-    assert mask_of(sandbox, workload) == ["x....", "xx...", ".xx.."]
+    assert mask_of(laboratory, workload) == ["x....", "xx...", ".xx.."]
 
 
-def test_documents_do_not_see_each_other(sandbox: Sandbox) -> None:
+def test_documents_do_not_see_each_other(laboratory: Laboratory) -> None:
     workload = Workload(mask="document", queries=5, keys=5, document=2)
-    assert mask_of(sandbox, workload) == ["x....", "xx...", "..x..", "..xx.", "....x"]
+    assert mask_of(laboratory, workload) == ["x....", "xx...", "..x..", "..xx.", "....x"]
 
 
-def test_a_draft_block_sees_itself_whole_and_the_context_before_its_anchor(sandbox: Sandbox) -> None:
+def test_a_draft_block_sees_itself_whole_and_the_context_before_its_anchor(laboratory: Laboratory) -> None:
     workload = Workload(mask="dflash", queries=5, keys=8, draft=2)
-    rows = mask_of(sandbox, workload)
+    rows = mask_of(laboratory, workload)
     assert [row[3:] for row in rows] == ["xx...", "xx...", "..xx.", "..xx.", "....x"]
     seen = [len(row[:3].rstrip(".")) for row in rows]
     assert [row[:3] for row in rows] == ["xxx"[:n].ljust(3, ".") for n in seen]
     assert 1 <= seen[0] == seen[1] <= seen[2] == seen[3] <= seen[4]
 
 
-def mask_of(sandbox: Sandbox, workload: Workload) -> list[str]:
-    ended = sandbox.run("workload_jobs:dense_mask", workload, timeout=workload_jobs.NET)
+def mask_of(laboratory: Laboratory, workload: Workload) -> list[str]:
+    ended = laboratory.run("workload_jobs:dense_mask", workload, timeout=workload_jobs.NET)
     assert ended.value is not None, ended
     rows: list[str] = ended.value
     return rows
 
 
-def test_every_query_sees_a_key_and_some_block_is_never_visited(sandbox: Sandbox) -> None:
+def test_every_query_sees_a_key_and_some_block_is_never_visited(laboratory: Laboratory) -> None:
     sizes = [(256, 257), (256, 383), (257, 300), (300, 700), (384, 512), (511, 900)]
-    workloads = [
-        Workload(mask=mask, queries=queries, keys=keys) for mask in MASKS for queries, keys in sizes
-    ] + [Workload(mask="dflash", queries=256, keys=300, draft=draft) for draft in (1, 128)]
-    ended = sandbox.run("workload_jobs:unseen_and_unchecked", workloads, timeout=workload_jobs.NET)
+    workloads = [Workload(mask=mask, queries=queries, keys=keys) for mask in MASKS for queries, keys in sizes] + [
+        Workload(mask="dflash", queries=256, keys=300, draft=draft) for draft in (1, 128)
+    ]
+    ended = laboratory.run("workload_jobs:unseen_and_unchecked", workloads, timeout=workload_jobs.NET)
     assert ended.value == [], ended
 
 
-def test_tensors_are_three_and_the_same_every_time(sandbox: Sandbox) -> None:
-    ended = sandbox.run(
-        "workload_jobs:tensors", Workload(keys=300, dtype="float16"), timeout=workload_jobs.NET
-    )
+def test_tensors_are_three_and_the_same_every_time(laboratory: Laboratory) -> None:
+    ended = laboratory.run("workload_jobs:tensors", Workload(keys=300, dtype="float16"), timeout=workload_jobs.NET)
     same, buffers, shapes, dtypes = ended.value
     assert same
     assert buffers == 3

@@ -28,17 +28,20 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 NONE = "none"
+_HOOKS = {"compile_attention", "guard", "before_threads"}
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
 _COMPILES: dict[str, Callable[[int], int]] = {
+    # All of them were compiled before the threads started.
+    "warmup": lambda shapes: 0,
     # One, and one more where the numbers of query and of key blocks no longer coincide.
     "dynamic": lambda shapes: min(shapes, 2),
 }
 
 
 class UnknownFix(ValueError):
-    """No fix of that name; the message has the nearest names."""
+    """No fix of that name, or a file that is none; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Fix:
             return self.hooks.compile_attention(flex_attention)  # type: ignore[no-any-return, union-attr]
         import torch
 
-        return torch.compile(flex_attention)  # type: ignore[no-any-return]
+        return torch.compile(flex_attention)
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if hasattr(self.hooks, "guard"):
@@ -97,14 +100,26 @@ def load(name: str) -> Fix:
 
 
 def check(name: str) -> None:
-    """Raises :class:`UnknownFix` when there is no such fix; imports nothing."""
+    """Raises :class:`UnknownFix` when there is no such fix, or its file is none; imports nothing."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise UnknownFix(f"no such fix file: {name}")
+        _check_source(name)
     elif name not in [NONE, *names()]:
         near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
+
+
+def _check_source(name: str) -> None:
+    try:
+        code = compile(Path(name).read_bytes(), name, "exec")
+    except OSError as error:
+        raise UnknownFix(f"cannot read {name}: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise UnknownFix(f"{name} is not valid Python: {error}") from None
+    if not _HOOKS.intersection(code.co_names):
+        raise UnknownFix(f"{name} is no fix: it defines none of {', '.join(sorted(_HOOKS))}")
 
 
 def _from_file(path: Path) -> Fix:

@@ -19,9 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-SCHEMA = 1
 _SWITCH = re.compile(r"\s*(?P<thread>[\w.-]+):(?P<seam>[^#>,\s]+)#(?P<visit>[1-9]\d*)>(?P<to>[\w.-]+)\s*")
 
 
@@ -119,12 +117,3 @@ def first_divergence(recorded: Sequence[str], seen: Sequence[str]) -> str | None
         shorter, longer, who = (seen, recorded, "recorded") if len(seen) < len(recorded) else (recorded, seen, "now")
         return f"step {len(shorter) + 1}: only {who} goes on, with {longer[len(shorter)]}"
     return None
-
-
-def read_field(data: Any, name: str, kind: type, where: str) -> Any:
-    """A field of a JSON object, or a :class:`ScheduleError` that names the file, the field and the type."""
-    if not isinstance(data, dict) or name not in data:
-        raise ScheduleError(f"{where}: no field {name!r}; is this a file that --json or explore wrote?")
-    if not isinstance(data[name], kind):
-        raise ScheduleError(f"{where}: {name!r} must be a {kind.__name__}, not {type(data[name]).__name__}")
-    return data[name]

@@ -52,6 +52,7 @@ class Seams:
     """A context manager: while it lasts, the seams stand and the locks of ``code`` are modelled.
 
     ``lost`` names optional seams that this release does not have; a required one raises :class:`LostSeam`.
+    ``standing`` names all others, and the modelled locks.
     """
 
     def __init__(self, seams: Iterable[Seam], *, code: Iterable[Any] = ()) -> None:
@@ -94,6 +95,11 @@ class Seams:
         trace: TracebackType | None,
     ) -> None:
         self._patches.__exit__(kind, error, trace)
+
+    @property
+    def standing(self) -> list[str]:
+        seams = [seam.name for seam in self._seams if seam.where != "lock" and seam.name not in self.lost]
+        return [*seams, *self.locks]
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
         old = inspect.getattr_static(owner, name)

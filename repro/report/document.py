@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any
 from repro.experiment import Observation
 from repro.exploring import Searched
 from repro.interleave.exploration import Exploration
+from repro.interleave.schedule import steps_to_json
+from repro.recording import SCHEMA
 from repro.verdict import Cell
-
-SCHEMA = 1
 
 
 class Unwritable(Exception):
@@ -104,7 +103,8 @@ def of_observation(observation: Observation) -> dict[str, Any]:
         "details": plain(observation.outcome.details),
         "schedule": observation.schedule,
         "switches": [str(switch) for switch in observation.switches],
-        "trace": [str(step) for step in observation.steps],
+        "seams": observation.seams,
+        "trace": steps_to_json(observation.steps),
         "findings": [plain(dataclasses.asdict(finding)) for finding in observation.findings],
         "compiled_frames": observation.compiled,
     }
@@ -121,21 +121,56 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
+def check_target(target: str) -> None:
+    """Find out before a long run whether :func:`write` can write there. Raises :class:`Unwritable`."""
+    if target == "-":
+        return
+    path, kept = _place(target)
+    try:
+        if kept:
+            with path.open("ab"):
+                pass
+        else:
+            _beside(path).touch(exist_ok=False)
+            _beside(path).unlink()
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
 def write(document: Mapping[str, Any], target: str) -> None:
     """Write to the file ``target``, whole or not at all; ``-`` is standard output. Raises :class:`Unwritable`."""
     text = json.dumps(document, indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
-    path = Path(target)
+    path, kept = _place(target)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if kept:
+            path.write_text(text, encoding="utf-8")
+            return
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with _beside(path).open("x", encoding="utf-8") as file:
                 file.write(text)
-            Path(temporary).replace(path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
+            _beside(path).replace(path)
+        except BaseException:
+            _beside(path).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise Unwritable(f"cannot write {target}: {error.strerror}") from None
+        raise _unwritable(target, error) from None
+
+
+def _place(target: str) -> tuple[Path, bool]:
+    """Where ``target`` is, and whether something is there that must not be replaced, such as a device."""
+    path = Path(target)
+    if path.exists() and not path.is_file():
+        return path, True
+    # What a link points to is written, not the link.
+    return Path(os.path.realpath(path)), False
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def _unwritable(target: str, error: OSError) -> Unwritable:
+    return Unwritable(f"cannot write {target!r}: {error.strerror}; give --json another file, or -")

@@ -11,7 +11,7 @@ from rich.text import Text
 from repro.experiment import Observation
 from repro.exploring import Searched
 from repro.outcome import Kind
-from repro.recording import Recording, nondeterminism
+from repro.recording import Recording, unproven
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -111,8 +111,8 @@ def replays(console: Console, recording: Recording, runs: Sequence[Observation],
         console.print(f"  recorded on torch {recording.torch}: its trace is not compared", markup=False)
     elif divergence := next(filter(None, map(recording.divergence, runs)), None):
         console.print(f"  left the recorded path at {divergence}", markup=False, soft_wrap=True)
-    if differs := nondeterminism(runs):
-        console.print(f"  not deterministic: {differs}", markup=False, soft_wrap=True)
+    if why := unproven(runs):
+        console.print(f"  inconclusive: {why}", markup=False, soft_wrap=True)
     for run in runs:
         if run.outcome.kind != recording.outcome:
             console.print(f"  {run.outcome.kind}: {run.outcome.reason}", markup=False, soft_wrap=True)

@@ -1,23 +1,97 @@
-"""Every fix has a run that goes red when the fix is emptied."""
+"""Every fix has a check that goes red when the fix is emptied."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from repro.fixes import FOLDER
+import pytest
 
-# Of each fix, what it is emptied to, and a race that then ends differently.
+from repro.experiment import Experiment
+from repro.fixes import FOLDER, NONE, load, names
+from repro.laboratory import Laboratory
+from repro.oracles import recompiles
+from repro.outcome import Sight
+from repro.verdict import judge
+from repro.workloads import Workload
+
+# Of each fix, the line that does it, and what it is emptied to.
 EMPTIED = {
-    "lock": ("with LOCK:", "if True:", "tracing-flag-leak"),
-    "warmup": ("attention(*example)", "pass", "tracing-flag-leak"),
-    "suppress": ("error_on_nested_fx_trace = False", "error_on_nested_fx_trace = True", "tracing-flag-leak"),
+    "lock": ("with LOCK:", "if True:"),
+    "warmup": ("attention(*example)", "pass"),
+    "dynamic": ("torch.compile(flex_attention, dynamic=True)", "torch.compile(flex_attention)"),
+    "suppress": ("config.error_on_nested_fx_trace = False", "config.error_on_nested_fx_trace = True"),
+    "wrapper": ("torch.compile(attend)", "torch.compile(flex_attention)"),
 }
+LENGTHS = ((256, 384), (200, 300), (333, 640), (512, 777))
 
 
 def emptied(fix: str, folder: Path) -> str:
-    kept, replaced, _ = EMPTIED[fix]
+    kept, replaced = EMPTIED[fix]
     source = (FOLDER / f"{fix}.py").read_text(encoding="utf-8")
     assert source.count(kept) == 1
     path = folder / f"{fix}.py"
     path.write_text(source.replace(kept, replaced), encoding="utf-8")
     return str(path)
+
+
+def kind(laboratory: Laboratory, race: str, fix: str) -> str:
+    observation = laboratory.perform(Experiment(race=race, fix=fix))
+    return str(observation.outcome.kind)
+
+
+def test_every_fix_is_emptied_here() -> None:
+    assert sorted(EMPTIED) == names()
+
+
+@pytest.mark.parametrize("fix", ["lock", "warmup", "suppress"])
+def test_the_same_schedule_ends_as_without_a_fix(fix: str, tmp_path: Path, laboratory: Laboratory) -> None:
+    race = "tracing-flag-leak"
+    bare, fixed = kind(laboratory, race, NONE), kind(laboratory, race, fix)
+    if bare == "ok":
+        pytest.skip(f"torch {laboratory.torch} does not have this race, so no fix can be told from none by it")
+
+    assert fixed != bare
+    assert kind(laboratory, race, emptied(fix, tmp_path)) == bare
+
+
+def test_a_cell_that_held_fails_once_the_lock_is_emptied(tmp_path: Path, laboratory: Laboratory) -> None:
+    bare = laboratory.perform(Experiment(race="tracing-bystander"))
+    if not bare.failed:
+        pytest.skip(f"torch {laboratory.torch} does not have this race, so no fix can be told from none by it")
+
+    def verdict(fix: str) -> str:
+        observation = laboratory.perform(Experiment(race="tracing-bystander", fix=fix))
+        return str(judge("tracing-bystander", fix, observation, bare, None).verdict)
+
+    assert verdict("lock") == "HOLDS"
+    assert verdict(emptied("lock", tmp_path)) == "FAILS"
+
+
+def compiles(laboratory: Laboratory, fix: str) -> Sight:
+    """Whether three threads that differ in their lengths compile no more than dynamic shapes promise."""
+    workloads = tuple(Workload(queries=queries, keys=keys) for queries, keys in LENGTHS)
+    observation = laboratory.perform(Experiment(race="first-call", fix=fix, workloads=workloads))
+    promised = load("dynamic").promised_compiles(len(workloads))
+    return recompiles.judge(observation.compiled, promised, at_least=1).sight
+
+
+def test_plain_compiling_breaks_the_promise_of_dynamic_shapes(tmp_path: Path, laboratory: Laboratory) -> None:
+    assert compiles(laboratory, "lock") is Sight.FAIL
+    assert compiles(laboratory, "dynamic") is Sight.PASS
+    assert compiles(laboratory, emptied("dynamic", tmp_path)) is Sight.FAIL
+
+
+def compiled_name(file: str) -> str:
+    """What a fix compiles, by its public name; runs in the sandbox."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return str(load(file).compile_attention(flex_attention).__name__)
+
+
+def test_the_wrapper_is_what_gets_compiled(tmp_path: Path, laboratory: Laboratory) -> None:
+    def name(fix: str) -> str:
+        ended = laboratory.run("tests.fixes.test_emptied:compiled_name", fix, timeout=60)
+        return str(ended.value)
+
+    assert name("wrapper") == "attend"
+    assert name(emptied("wrapper", tmp_path)) == "flex_attention"

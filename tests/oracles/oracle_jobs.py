@@ -24,9 +24,7 @@ Attention = Callable[..., torch.Tensor]
 
 
 def block_mask_of(workload: Workload) -> Any:
-    return create_block_mask(
-        workload.mask_mod(), None, None, workload.queries, workload.keys, device=workload.device
-    )
+    return create_block_mask(workload.mask_mod(), None, None, workload.queries, workload.keys, device=workload.device)
 
 
 def both(workload: Workload) -> dict[str, dict[str, Finding]]:
@@ -117,9 +115,7 @@ def peaks(workload: Workload) -> dict[str, list[int | None]]:
     worker: list[int | None] = []
 
     def work() -> None:
-        worker.append(
-            peak(compiled, lambda: in_a_thread(lambda: held.append(torch.ones(workload.dense_bound // 4))))
-        )
+        worker.append(peak(compiled, lambda: in_a_thread(lambda: held.append(torch.ones(workload.dense_bound // 4)))))
         worker.append(peak(compiled))
 
     in_a_thread(work)
@@ -218,9 +214,7 @@ def quietly(body: Callable[[], None]) -> None:
 
 
 def overlapping_stances() -> None:
-    _in_the_wrong_order(
-        torch.compiler.set_stance("force_eager"), torch.compiler.set_stance("eager_on_recompile")
-    )
+    _in_the_wrong_order(torch.compiler.set_stance("force_eager"), torch.compiler.set_stance("eager_on_recompile"))
 
 
 def overlapping_annotations() -> None:

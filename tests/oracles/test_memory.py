@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 from test_oracles import run
 
+from repro.laboratory import Laboratory
 from repro.oracles import memory
 from repro.outcome import Sight
 from repro.preflight import NotReady
-from repro.sandbox import Sandbox
 from repro.workloads import Workload
 
 
-def test_peaks_of_long_sequences(sandbox: Sandbox) -> None:
+def test_peaks_of_long_sequences(laboratory: Laboratory) -> None:
     workload = Workload(mask="sliding_window", queries=8192, keys=8192, window=256)
-    peaks = run(sandbox, "peaks", workload)
+    peaks = run(laboratory, "peaks", workload)
     compiled = peaks["main"] + peaks["worker"]
     assert max(compiled) < 0.04 * workload.dense_bound
     assert max(compiled) <= 1.05 * min(compiled)
     assert min(peaks["uncompiled"]) > workload.dense_bound
 
 
-def test_tensors_count_from_64_kib_and_other_objects_never(sandbox: Sandbox) -> None:
-    assert run(sandbox, "metered", 60 * 1024, 10_000_000) == (None, 0)
-    peak, events = run(sandbox, "metered", 10_000_000, 10_000_000)
+def test_tensors_count_from_64_kib_and_other_objects_never(laboratory: Laboratory) -> None:
+    assert run(laboratory, "metered", 60 * 1024, 10_000_000) == (None, 0)
+    peak, events = run(laboratory, "metered", 10_000_000, 10_000_000)
     assert 10_000_000 <= peak < 10_100_000
     assert events == 1
 
@@ -52,14 +52,12 @@ def test_the_bound_itself_is_dense() -> None:
     assert memory.judge(meter, workload).sight is Sight.PASS
 
 
-def test_what_a_cpu_allocation_asked_for(sandbox: Sandbox) -> None:
-    assert run(sandbox, "out_of_memory", 2**47) == 2**47
+def test_what_a_cpu_allocation_asked_for(laboratory: Laboratory) -> None:
+    assert run(laboratory, "out_of_memory", 2**47) == 2**47
 
 
 def test_what_a_cuda_allocation_asked_for() -> None:
-    error = RuntimeError(
-        "CUDA out of memory. Tried to allocate 284.25 GiB. GPU 0 has a total capacity of 139 GiB"
-    )
+    error = RuntimeError("CUDA out of memory. Tried to allocate 284.25 GiB. GPU 0 has a total capacity of 139 GiB")
     assert memory.requested_bytes(error) == 284.25 * 2**30
     assert memory.requested_bytes(RuntimeError("CUDA error: invalid argument")) is None
 
@@ -73,9 +71,9 @@ def test_what_a_cuda_allocation_asked_for() -> None:
         ("Detected that you are using FX", False),
     ],
 )
-def test_a_request_for_all_scores(sandbox: Sandbox, message: str, score_sized: bool) -> None:
+def test_a_request_for_all_scores(laboratory: Laboratory, message: str, score_sized: bool) -> None:
     story = Workload(heads=32, head_dim=128, queries=32_768, keys=72_768, dtype="bfloat16", mask="dflash")
-    assert run(sandbox, "score_sized", message, story) is score_sized
+    assert run(laboratory, "score_sized", message, story) is score_sized
 
 
 def test_the_counter_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 from test_oracles import run
 
+from repro.laboratory import Laboratory
 from repro.oracles import recompiles
 from repro.outcome import Sight
-from repro.sandbox import Sandbox
 
 
 @pytest.mark.parametrize(
     ("lengths", "frames"), [([256], 1), ([256, 256], 1), ([256, 384], 2), ([256, 384, 512, 384], 3)]
 )
-def test_a_new_static_shape_is_a_frame(sandbox: Sandbox, lengths: list[int], frames: int) -> None:
-    compiled = run(sandbox, "frames_of", lengths)
+def test_a_new_static_shape_is_a_frame(laboratory: Laboratory, lengths: list[int], frames: int) -> None:
+    compiled = run(laboratory, "frames_of", lengths)
     assert compiled == frames
     assert recompiles.judge(compiled, frames, at_least=frames).sight is Sight.PASS
     assert recompiles.judge(compiled, frames - 1).sight is Sight.FAIL

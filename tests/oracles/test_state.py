@@ -5,14 +5,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from test_oracles import run
 
+from repro.laboratory import Laboratory
 from repro.oracles import state
 from repro.outcome import Sight
 from repro.preflight import torch_version
-from repro.sandbox import Sandbox
 
 
-def test_a_program_that_takes_turns_leaves_nothing(sandbox: Sandbox) -> None:
-    finding = run(sandbox, "leave", "nothing")
+def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> None:
+    finding = run(laboratory, "leave", "nothing")
     assert finding.sight is Sight.PASS, finding
     assert finding.data["values"] > 10_000
 
@@ -29,17 +29,17 @@ def test_a_program_that_takes_turns_leaves_nothing(sandbox: Sandbox) -> None:
         ("patched_module_call", "torch.nn.Module.__call__", ">=2.9"),
     ],
 )
-def test_a_leak_is_found_and_named(sandbox: Sandbox, what: str, name: str, releases: str) -> None:
+def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str, releases: str) -> None:
     if Version(torch_version()).base_version not in SpecifierSet(releases):
         pytest.skip(f"only torch {releases} leaks it")
-    finding = run(sandbox, "leave", what)
+    finding = run(laboratory, "leave", what)
     assert finding.sight is Sight.FAIL, finding
     assert name in finding.data["changed"]
     assert name in finding.message
 
 
-def test_before_and_after_are_told(sandbox: Sandbox) -> None:
-    assert run(sandbox, "leave", "config").data["changed"] == {
+def test_before_and_after_are_told(laboratory: Laboratory) -> None:
+    assert run(laboratory, "leave", "config").data["changed"] == {
         "torch._dynamo.config.suppress_errors": ["False", "True"]
     }
 

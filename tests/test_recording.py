@@ -1,0 +1,165 @@
+"""A recorded run: what JSON keeps of it, and how a replay is checked against it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from repro.expectations import PROCESSES, Expected
+from repro.experiment import Experiment, Observation
+from repro.fixes import NONE
+from repro.interleave import Schedule, ScheduleError, Step, Switch
+from repro.interleave.replay import Replay, SwitchFate
+from repro.outcome import Kind, Outcome
+from repro.recording import Recording, load, nondeterminism, unproven
+from repro.report import document
+from repro.verdict import judge
+
+RACE = "tracing-flag-leak"
+BOTH = ("a", "b")
+STEPS = [
+    Step("a", "start", 1, BOTH, "b"),
+    Step("b", "start", 1, BOTH, "b"),
+    Step("b", "fx.trace", 1, BOTH, "a"),
+    Step("a", "end", 1, ("b",), "b"),
+    Step("b", "end", 1, (), "b"),
+]
+LINE = "a:start#1>b, b:fx.trace#1>a"
+SEAMS = ["fx.trace", "compile_lock"]
+
+
+def seen(
+    steps: list[Step] = STEPS, kind: Kind = Kind.ERROR, seams: list[str] = SEAMS, fates: str = "", **details: str
+) -> Observation:
+    switches = [SwitchFate(Switch("a", "start", 1, "b"), fate) for fate in fates.split()]
+    return Observation(
+        Outcome(kind, f"it was {kind}", details), str(Schedule.of(steps)), steps, switches, seams=[*seams]
+    )
+
+
+def recorded(path, observation: Observation, fix: str = NONE) -> Recording:
+    """Through the JSON that ``run`` writes, and back."""
+    cell = judge(RACE, fix, observation, observation, Expected(Kind.ERROR, None))
+    document.write(document.of_cells("run", "2.13.0", [cell]), str(path))
+    return load(str(path))
+
+
+def test_what_run_writes_is_read_back(tmp_path):
+    recording = recorded(tmp_path / "x.json", seen(), "lock")
+    trace = ("a:start#1>b", "b:start#1", "b:fx.trace#1>a", "a:end#1>b", "b:end#1")
+    assert recording == Recording(
+        race=RACE,
+        fix="lock",
+        torch="2.13.0",
+        schedule=Schedule.parse(LINE),
+        seams=("fx.trace", "compile_lock"),
+        trace=trace,
+        outcome=Kind.ERROR,
+    )
+    assert recording.experiment() == Experiment(race=RACE, fix="lock", strategy=Replay(Schedule.parse(LINE)))
+
+
+def test_the_control_group_is_replayed_as_such(tmp_path):
+    recording = recorded(tmp_path / "x.json", seen(), PROCESSES)
+    assert recording.experiment() == Experiment(race=RACE, processes=True)
+
+
+def test_the_last_cell_counts_and_fields_of_a_later_release_are_ignored(tmp_path):
+    path = tmp_path / "x.json"
+    was = recorded(path, seen())
+    written = json.loads(path.read_text())
+    written["weather"] = written["cells"][0]["weather"] = "fine"
+    written["cells"].insert(0, "not looked at")
+    path.write_text(json.dumps(written))
+    assert load(str(path)) == was
+
+
+@pytest.mark.parametrize("field", ["race", "fix", "schedule", "seams", "trace", "outcome"])
+def test_a_missing_field_is_named_with_its_file(tmp_path, field):
+    path = tmp_path / "x.json"
+    recorded(path, seen())
+    written = json.loads(path.read_text())
+    del written["cells"][0][field]
+    path.write_text(json.dumps(written))
+    with pytest.raises(ScheduleError, match=rf"x\.json: the last cell: no field '{field}'"):
+        load(str(path))
+
+
+# ---- the trace ---------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_that_follows_to_the_end_does_not_diverge(tmp_path):
+    assert recorded(tmp_path / "x.json", seen()).divergence(seen()) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "where"),
+    [
+        ([Step("a", "start", 1, BOTH, "a"), *STEPS[1:]], "step 1: recorded a:start#1>b, now a:start#1"),
+        (STEPS[:3], "step 4: only recorded goes on, with a:end#1>b"),
+        ([*STEPS, Step("c", "end", 1, (), "c")], "step 6: only now goes on, with c:end#1"),
+        ([], "step 1: only recorded goes on, with a:start#1>b"),
+    ],
+)
+def test_the_first_divergence_is_told(tmp_path, steps, where):
+    assert recorded(tmp_path / "x.json", seen()).divergence(seen(steps)) == where
+
+
+def passing(*seams: str) -> list[Step]:
+    """The same run, through more seams."""
+    return [*STEPS[:2], *(Step("b", seam, 1, BOTH, "b") for seam in seams), *STEPS[2:]]
+
+
+def test_a_new_seam_or_lock_does_not_break_an_old_schedule(tmp_path):
+    recording = recorded(tmp_path / "x.json", seen())
+    later = passing("new.seam", "new_lock.acquire", "wait:new_lock")
+    assert recording.divergence(seen(later, seams=[*SEAMS, "new.seam", "new_lock"])) is None
+
+
+@pytest.mark.parametrize("seam", ["fx.trace", "compile_lock.acquire", "wait:compile_lock", "point.of.the.race"])
+def test_what_stood_then_is_compared(tmp_path, seam):
+    recording = recorded(tmp_path / "x.json", seen())
+    assert recording.divergence(seen(passing(seam), seams=[*SEAMS, "new.seam"])) == (
+        f"step 3: recorded b:fx.trace#1>a, now b:{seam}#1"
+    )
+
+
+# ---- many replays ------------------------------------------------------------------------------------------------
+
+
+def test_replays_that_are_alike_are_deterministic():
+    assert nondeterminism([seen()]) is None
+    assert nondeterminism([seen()] * 3) is None
+
+
+def test_another_end_is_told():
+    runs = [seen(), seen(), seen(kind=Kind.OK)]
+    assert nondeterminism(runs) == "run 1 ended error, run 3 ok"
+    assert nondeterminism([seen(type="A"), seen(type="B")]) == "run 1 ended error:A, run 2 error:B"
+
+
+def test_another_path_to_the_same_end_is_told():
+    assert nondeterminism([seen(), seen(STEPS[1:])]) == (
+        "run 1 and run 2 part at step 1: recorded a:start#1>b, now b:start#1"
+    )
+
+
+def test_replays_that_end_alike_prove_something():
+    assert unproven([seen(fates="taken")] * 2) is None
+    assert unproven([seen(kind=Kind.OK, fates="taken refused")] * 2) is None
+    # A failure counts however it was reached.
+    assert unproven([seen(fates="absent")]) is None
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([seen(), seen(kind=Kind.INCONCLUSIVE)], "it was inconclusive"),
+        ([seen(kind=Kind.OK, fates="taken absent")], "the schedule was not reached: a:start#1>b absent"),
+        ([seen([], kind=Kind.OK)], "no schedule ran"),
+        ([seen(), seen(STEPS[1:])], "not deterministic: run 1 and run 2 part at"),
+    ],
+)
+def test_replays_that_prove_nothing_say_why(runs, why):
+    assert unproven(runs).startswith(why)
