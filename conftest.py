@@ -9,18 +9,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from repro.laboratory import Laboratory
 
-_COMMON = {
-    "deadline": None,  # a compile takes as long as it takes
-    "derandomize": True,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
-    "print_blob": True,
-}
-settings.register_profile("ci", max_examples=4, **_COMMON)
-settings.register_profile("long", max_examples=60, **{**_COMMON, "derandomize": False})
+# Each example is several compiles, so few are drawn in CI and a failure is reported as it was found; the long
+# profile draws anew each time, and shrinks.
+_COMMON = settings(deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+_CI_PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+settings.register_profile("ci", _COMMON, max_examples=2, derandomize=True, phases=_CI_PHASES)
+settings.register_profile("long", _COMMON, max_examples=40)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -35,8 +35,7 @@ _HOOKS = {"compile_attention", "guard", "before_threads"}
 _COMPILES: dict[str, Callable[[int], int]] = {
     # All of them were compiled before the threads started.
     "warmup": lambda shapes: 0,
-    # One, and one more where the numbers of query and of key blocks no longer coincide.
-    "dynamic": lambda shapes: min(shapes, 2),
+    "dynamic": lambda shapes: 1,
 }
 
 
@@ -67,12 +66,14 @@ class Fix:
         if hasattr(self.hooks, "before_threads"):
             self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
 
-    def promised_compiles(self, shapes: int) -> int:
+    def promised_compiles(self, shapes: int, *, waiting: int = 0) -> int:
         """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.
 
-        Lengths above one block, and never as many queries as keys: torch compiles anew for what coincides.
+        ``waiting`` threads came while a compile was under way: each looked for a compiled frame before it waited, and
+        compiles again. No two sizes may coincide (queries and keys, blocks and heads): torch takes what is equal once
+        for equal always, and compiles anew when it is not.
         """
-        return _COMPILES[self.name](shapes) if self.name in _COMPILES else shapes
+        return waiting + (_COMPILES[self.name](shapes) if self.name in _COMPILES else shapes)
 
 
 def names() -> list[str]:
