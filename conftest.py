@@ -26,3 +26,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def laboratory() -> Iterator[Laboratory]:
     with Laboratory() as laboratory:
         yield laboratory
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests counted: a line each, across workers."""
+    lines = [
+        f"{name}: {value}"
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+    ]
+    if lines:
+        terminalreporter.section("counted")
+        for line in sorted(lines):
+            terminalreporter.write_line(line)

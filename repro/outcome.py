@@ -6,6 +6,7 @@ so (``blind``) and the run is then inconclusive, never ok.
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -57,9 +58,23 @@ def error_outcome(error: BaseException) -> Outcome:
         "type": kind,
         "message": message,
         "frame": _frame(error),
-        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        "traceback": _FILE.sub(
+            lambda file: f'File "{_portable(file[1])}"',
+            "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        ),
     }
     return Outcome(Kind.ERROR, f"{kind}: {summary}" if summary else kind, details)
+
+
+_FILE = re.compile(r'File "([^"]+)"')
+
+
+def _portable(file: str) -> str:
+    """A file's name as it is on any machine: from the installed package, or from this project, downwards."""
+    for root in (*sys.path, str(Path(__file__).parent.parent)):
+        if root and file.startswith(f"{root}/"):
+            return file.removeprefix(f"{root}/")
+    return file
 
 
 def _frame(error: BaseException) -> str:

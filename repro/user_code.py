@@ -59,9 +59,9 @@ def mask_then(flex: Attention) -> Attention:
 class UserCode:
     """What a race makes its threads of.
 
-    ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index``
-    says on which of the ``workloads``, round and round. ``guarded(function)`` is any other code of the user's. The fix is around
-    all three. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
+    ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
+    on which of the ``workloads``, round and round. ``guarded(function)`` is any other code of the user's. The fix is
+    around all three. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
     """
 
     fix: Fix

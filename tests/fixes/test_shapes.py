@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
@@ -63,7 +65,9 @@ def check(fix: str, run: Observation, given: tuple[Workload, ...], waiting: int)
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fix", RACES)
-def test_a_fix_holds_for_every_shape(fix: str, laboratory: Laboratory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fix_holds_for_every_shape(
+    fix: str, laboratory: Laboratory, record_property: Callable[[str, object], None]
+) -> None:
     race, waiting = RACES[fix]
     seen: set[Workload] = set()
 
@@ -75,8 +79,9 @@ def test_a_fix_holds_for_every_shape(fix: str, laboratory: Laboratory, capsys: p
 
     holds()
     multiples = sum(workload.keys % BLOCK == 0 for workload in seen)
-    with capsys.disabled():
-        print(f"\n{fix}: {len(seen)} shapes, {multiples} of them multiples of {BLOCK}, masks {', '.join(MASKS)}")
+    record_property(
+        f"shapes under {fix}", f"{len(seen)}, {multiples} of them multiples of {BLOCK}, {len(MASKS)} masks"
+    )
     assert len(seen) >= 12
     assert {workload.mask for workload in seen} == set(MASKS)
     assert 0 < multiples < len(seen)

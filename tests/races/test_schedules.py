@@ -1,0 +1,37 @@
+"""The recorded schedules in ``fixtures/schedules``: the same outcome, along the same path, every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from repro import races
+from repro.expectations import expected, fixtures
+from repro.laboratory import Laboratory
+from repro.recording import load, nondeterminism
+
+FOLDER = fixtures() / "schedules"
+
+
+def test_every_race_has_a_recorded_schedule() -> None:
+    assert sorted(path.stem for path in FOLDER.iterdir()) == races.names()
+
+
+def test_no_recording_holds_a_path_of_the_machine_that_made_it() -> None:
+    for path in FOLDER.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert not any(root in text for root in ('"/', "/home/", "/root/", "/tmp/", str(Path.home()))), path
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_a_recorded_schedule_is_replayed_every_time(race: str, laboratory: Laboratory) -> None:
+    recording = load(str(FOLDER / f"{race}.json"))
+    runs = list(laboratory.perform_all([recording.experiment()] * 5))
+    known = expected(race, recording.fix, laboratory.torch)
+
+    assert known is not None
+    assert [run.outcome.kind for run in runs] == [known.outcome] * 5
+    assert nondeterminism(runs) is None
+    if laboratory.torch.partition("+")[0] == recording.torch.partition("+")[0]:
+        assert [recording.divergence(run) for run in runs] == [None] * 5
