@@ -22,6 +22,20 @@ settings.register_profile("long", _COMMON, max_examples=40)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="run the tests that take many minutes too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without ``--nightly`` the slow tests are deselected, and the summary says how many."""
+    if config.getoption("--nightly"):
+        return
+    slow = [item for item in items if item.get_closest_marker("nightly")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
 @pytest.fixture(scope="session")
 def laboratory() -> Iterator[Laboratory]:
     with Laboratory() as laboratory:

@@ -18,13 +18,17 @@ from repro.experiment import Experiment, Observation
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule, ScheduleError, first_divergence, steps_to_json
 from repro.outcome import Kind
+from repro.workloads import Workload
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen."""
+    """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
+
+    ``workloads`` ``None`` are the race's own.
+    """
 
     race: str
     fix: str
@@ -33,11 +37,12 @@ class Recording:
     seams: tuple[str, ...]
     trace: tuple[str, ...]
     outcome: Kind
+    workloads: tuple[Workload, ...] | None = None
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
-            return Experiment(race=self.race, processes=True)
-        return Experiment(race=self.race, fix=self.fix, strategy=Replay(self.schedule))
+            return Experiment(race=self.race, processes=True, workloads=self.workloads)
+        return Experiment(race=self.race, fix=self.fix, strategy=Replay(self.schedule), workloads=self.workloads)
 
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
@@ -103,6 +108,7 @@ def load(file: str) -> Recording:
         seams=_strings(cell, "seams", where),
         trace=_strings(cell, "trace", where),
         outcome=_outcome(_field(cell, "outcome", str, where), where),
+        workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:
@@ -131,6 +137,18 @@ def _schedule(line: str, where: str) -> Schedule:
         return Schedule.parse(line)
     except ScheduleError as error:
         raise ScheduleError(f"{where}: {error}") from None
+
+
+def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:
+    if cell.get("workloads") is None:
+        return None
+    found = []
+    for index, data in enumerate(_field(cell, "workloads", list, where)):
+        try:
+            found.append(Workload.from_json(data))
+        except (ValueError, TypeError) as error:
+            raise ScheduleError(f"{where}: 'workloads[{index}]': {error}") from None
+    return tuple(found)
 
 
 def _outcome(value: str, where: str) -> Kind:

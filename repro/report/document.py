@@ -12,7 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from repro.experiment import Observation
+from repro.expectations import PROCESSES
+from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
 from repro.interleave.exploration import Exploration
 from repro.interleave.schedule import steps_to_json
@@ -38,6 +39,17 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
 
 def of_cells(command: str, torch: str, cells: Sequence[Cell]) -> dict[str, Any]:
     return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=[])
+
+
+def of_run(torch: str, experiment: Experiment, observation: Observation) -> dict[str, Any]:
+    """The document of one run that was not judged; ``replay`` can take it, with the workloads it had."""
+    cell = {
+        "race": experiment.race,
+        "fix": PROCESSES if experiment.processes else experiment.fix,
+        "workloads": None if experiment.workloads is None else [each.to_json() for each in experiment.workloads],
+        **of_observation(observation),
+    }
+    return envelope("run", torch, {"cells": [cell]}, seeds=[])
 
 
 def of_search(torch: str, found: Searched) -> dict[str, Any]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from repro.experiment import Observation
+from repro.expectations import PROCESSES
+from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
+from repro.fixes import NONE
+from repro.interleave.replay import Replay
 from repro.outcome import Kind
 from repro.recording import Recording, unproven
+from repro.report import document
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -32,7 +40,9 @@ def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
 
 def _cell(cell: Cell) -> Text:
     kind = cell.observation.outcome.kind
-    text = "holds" if cell.verdict is Verdict.HOLDS else "?" if cell.verdict is Verdict.INCONCLUSIVE else str(kind)
+    # Without a fix there is nothing to hold: the race stayed away.
+    held = "clean" if cell.fix in (NONE, PROCESSES) else "holds"
+    text = held if cell.verdict is Verdict.HOLDS else "?" if cell.verdict is Verdict.INCONCLUSIVE else str(kind)
     return Text(text if cell.as_expected else f"{text} !", style=_STYLE[cell.verdict])
 
 
@@ -135,3 +145,25 @@ def searched(console: Console, found: Searched) -> None:
         console.print(f"  {trial.outcome.kind}: {trial.outcome.reason}", markup=False, soft_wrap=True)
         console.print(f"  smallest schedule: {found.smallest.case.schedule}", markup=False, soft_wrap=True)
         interleaving(console, trial)
+
+
+def falsified(experiment: Experiment, observation: Observation, torch: str, folder: Path) -> str:
+    """For the assertion of a property: what happened, and how to see it again.
+
+    Writes the run into ``folder``, where the last one of its race, fix and outcome stays: of a search for the
+    smallest example that is the smallest.
+    """
+    if not observation.steps and isinstance(experiment.strategy, Replay):
+        # A crash leaves nothing behind but the schedule that was asked for.
+        observation = replace(observation, schedule=str(experiment.strategy.schedule))
+    kind = observation.outcome.kind
+    file = folder / f"{experiment.race}-{Path(experiment.fix).stem}-{kind}.json"
+    document.write(document.of_run(torch, experiment, observation), str(file))
+    console = Console(file=io.StringIO(), width=200, color_system=None, highlight=False)
+    console.print(f"{kind}: {observation.outcome.reason}", markup=False, soft_wrap=True)
+    console.print(f"  schedule: {observation.schedule}", markup=False, soft_wrap=True)
+    for workload in experiment.workloads or ():
+        console.print(f"  {workload}", markup=False, soft_wrap=True)
+    interleaving(console, observation)
+    console.print(f"  python -m repro replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+    return console.file.getvalue()

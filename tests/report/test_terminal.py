@@ -70,7 +70,7 @@ def test_the_matrix_reads_without_colour():
     assert rows(text) == [
         ["race", "no fix", "lock", "suppress", "processes"],
         ["a-race", "poisoned", "holds", "dense !", "? !"],
-        ["b-race", "holds !", "holds !", "hang !", "holds"],
+        ["b-race", "clean !", "holds !", "hang !", "clean"],
     ]
 
 

@@ -1,0 +1,107 @@
+"""Properties over schedules and shapes together, and what is printed where one does not hold."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from repro.experiment import Experiment
+from repro.interleave import Schedule
+from repro.interleave.drawing import points, schedules
+from repro.interleave.replay import Replay
+from repro.interleave.schedule import steps_to_json
+from repro.laboratory import Laboratory
+from repro.outcome import Kind
+from repro.recording import load
+from repro.report.terminal import falsified
+from repro.workloads import BLOCK, Workload
+
+pytest_plugins = ["pytester"]
+
+RACE = "tracing-flag-leak"
+SMALLEST = Schedule.parse("uncompiled:start#1>compiled, compiled:fx.trace#1>uncompiled")
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """With something to skip, and keys that are multiples of a block and keys that are not."""
+    queries = draw(st.integers(2, 3)) * BLOCK
+    keys = queries + draw(st.integers(0, 2 * BLOCK))
+    return Workload(queries=queries, keys=keys, mask=draw(st.sampled_from(["causal", "sliding_window"])))
+
+
+@pytest.mark.timeout(900)
+def test_the_lock_holds_on_every_schedule_and_shape(laboratory: Laboratory, tmp_path: Path) -> None:
+    default = laboratory.perform(Experiment(race=RACE, fix="lock", strategy=Replay(Schedule())))
+    # Schedules are drawn first, so what is shrunk first is switches, and then shapes.
+    drawn = st.tuples(schedules(points(default.steps)), workloads())
+
+    @given(drawn)
+    @example((SMALLEST, Workload()))
+    def holds(pair: tuple[Schedule, Workload]) -> None:
+        schedule, workload = pair
+        experiment = Experiment(race=RACE, fix="lock", strategy=Replay(schedule), workloads=(workload,))
+        run = laboratory.perform(experiment)
+        assert run.outcome.kind is Kind.OK, falsified(experiment, run, laboratory.torch, tmp_path)
+
+    holds()
+
+
+PROPERTY = """
+from pathlib import Path
+
+from hypothesis import Phase, given, settings, strategies as st
+
+from repro.experiment import Experiment
+from repro.interleave import Schedule
+from repro.interleave.replay import Replay
+from repro.outcome import Kind
+from repro.report.terminal import falsified
+from repro.workloads import Workload
+
+@settings(database=None, deadline=None, phases=[Phase.generate])
+@given(st.builds(Workload, queries=st.just(384), keys=st.just(400)))
+def test_there_is_no_race(laboratory, workload):
+    schedule = Schedule.parse({line!r})
+    experiment = Experiment(race={race!r}, strategy=Replay(schedule), workloads=(workload,))
+    run = laboratory.perform(experiment)
+    assert run.outcome.kind is {kind!s}, falsified(experiment, run, laboratory.torch, Path({folder!r}))
+"""
+
+
+class Lent:
+    """Gives the inner test our laboratory, which is warm."""
+
+    def __init__(self, laboratory: Laboratory) -> None:
+        self._laboratory = laboratory
+
+    @pytest.fixture
+    def laboratory(self) -> Laboratory:
+        return self._laboratory
+
+
+def test_a_property_that_does_not_hold_prints_how_to_see_it_again(
+    laboratory: Laboratory, pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    # Whatever this release comes to, it is not a hang.
+    pytester.makepyfile(
+        PROPERTY.format(line=str(SMALLEST), race=RACE, kind="Kind.HANG", folder=str(tmp_path)),
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", plugins=[Lent(laboratory)])
+
+    result.assert_outcomes(failed=1)
+    printed = [line.removeprefix("E").strip() for line in result.outlines]
+    assert f"schedule: {SMALLEST}" in printed
+    columns = printed.index(next(line for line in printed if line.split() == ["uncompiled", "compiled"]))
+    assert [line.split() for line in printed[columns + 1 : columns + 3]] == [["start", ">"], ["start"]]
+    command = shlex.split(next(line for line in printed if line.startswith("python -m repro replay ")))
+    recording = load(command[-1])
+    assert recording.schedule == SMALLEST
+    assert recording.workloads == (Workload(queries=384, keys=400),)
+    again = laboratory.perform(recording.experiment())
+    assert again.outcome.kind is recording.outcome
+    assert tuple(steps_to_json(again.steps)) == recording.trace

@@ -1,0 +1,98 @@
+"""Every command and every output that the README shows."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, command
+from rich.console import Console
+
+from repro import fixes, races
+from repro.expectations import expected
+from repro.experiment import Observation
+from repro.laboratory import Laboratory
+from repro.outcome import Kind, Outcome
+from repro.report import terminal
+from repro.verdict import Cell, Verdict, columns
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+CONSOLE = [text for kind, text in BLOCKS if kind == "console"]
+SETUP = [text.strip() for kind, text in BLOCKS if kind == "sh" and "tox" in text]
+SHELL = [text.strip() for kind, text in BLOCKS if kind == "sh" and "tox" not in text]
+# The release that the README speaks of.
+RELEASE = "2.13.0"
+
+
+def bare(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def on_the_release(laboratory: Laboratory) -> None:
+    if laboratory.torch.partition("+")[0] != RELEASE:
+        pytest.skip(f"the README shows torch {RELEASE}, this is {laboratory.torch}")
+
+
+def test_ci_runs_the_two_commands_as_they_stand() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+    assert len(SETUP) == 2
+    assert [line for line in script if line in SETUP] == SETUP
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=lambda block: block.splitlines()[0].removeprefix("$ python -m "))
+def test_an_output_is_what_the_command_prints(block: str, laboratory: Laboratory) -> None:
+    on_the_release(laboratory)
+    line, _, shown = block.partition("\n")
+    prefix, arguments = "$ python -m repro ", line.removeprefix("$ python -m repro ")
+    assert line.startswith(prefix)
+
+    done = command(*shlex.split(arguments))
+
+    assert done.returncode in (0, 1)
+    local = laboratory.torch
+    assert bare(done.stdout) == bare(shown.replace(f"{RELEASE}+cpu", local))
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_a_command_without_output_is_taken(line: str, tmp_path: Path) -> None:
+    (tmp_path / "my_fix.py").write_text((fixes.FOLDER / "lock.py").read_text(encoding="utf-8"), encoding="utf-8")
+    arguments = shlex.split(line.replace("--budget 200", "--budget 3"))
+    assert arguments[:3] == ["python", "-m", "repro"]
+    if arguments[3] == "matrix":
+        arguments += ["--race", "first-call", "--fix", "lock"]
+
+    done = command(*arguments[3:], cwd=tmp_path)
+
+    assert done.returncode in (0, 1, 3 if arguments[3] == "explore" else 0)
+    assert "".join(done.stdout)
+
+
+def test_the_matrix_is_the_one_that_the_expectations_give() -> None:
+    shown = next(text for kind, text in BLOCKS if kind == "text")
+    cells = []
+    for race in races.names():
+        for fix in columns(fixes.names(), controls=True):
+            known = expected(race, fix, RELEASE)
+            assert known is not None
+            verdict = Verdict.HOLDS if known.outcome is Kind.OK else Verdict.FAILS
+            cells.append(Cell(race, fix, verdict, "", Observation(Outcome(known.outcome, "")), known))
+    text = io.StringIO()
+    console = Console(file=text, width=200, highlight=False)
+
+    terminal.matrix(console, cells, f"{RELEASE}+cpu")
+    terminal.summary(console, cells)
+
+    assert bare(text.getvalue()) == bare(shown)
+
+
+def test_what_it_says_of_files_is_true() -> None:
+    for name in re.findall(r"`((?:repro|fixtures)/[\w./]*)`", README):
+        assert (ROOT / name).exists(), name
+    assert f"torch=={RELEASE}" in (ROOT / "tox.ini").read_text(encoding="utf-8")
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
