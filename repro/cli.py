@@ -115,16 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     explore = _command(commands, "explore", "search the schedules of one race, without a fix and with one")
     explore.add_argument("race", metavar="RACE")
     explore.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own")
-    explore.add_argument(
-        "--strategy", metavar="S", choices=STRATEGIES, default="pct", help=f"{', '.join(STRATEGIES)} (default: pct)"
-    )
-    explore.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to run (default: 200)")
-    explore.add_argument("--seed", type=_seed, default=0, metavar="N", help="of pct and random (default: 0)")
+    _search_options(explore)
     explore.set_defaults(command=_explore)
 
     table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
     table.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
+    table.add_argument("--search", action="store_true", help="search each cell instead of replaying (minutes a cell)")
+    _search_options(table)
     table.set_defaults(command=_matrix)
 
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
@@ -138,6 +136,14 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     return command
+
+
+def _search_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--strategy", metavar="S", choices=STRATEGIES, default="pct", help=f"{', '.join(STRATEGIES)} (default: pct)"
+    )
+    command.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to run (default: 200)")
+    command.add_argument("--seed", type=_seed, default=0, metavar="N", help="of pct and random (default: 0)")
 
 
 def _positive(text: str) -> int:
@@ -237,11 +243,12 @@ def _matrix(options: argparse.Namespace) -> int:
         races.documentation(race)
     for fix in options.fixes or []:
         fixes.check(fix)
-    torch, cells = _measure(options, chosen, options.fixes or fixes.names(), controls=options.fixes is None)
+    controls = options.fixes is None and not options.search
+    torch, cells = _measure(options, chosen, options.fixes or fixes.names(), controls=controls, search=options.search)
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
-    _write(options, document.of_cells("matrix", torch, cells))
+    _write(options, document.of_cells("matrix", torch, cells, seeds=[options.seed] if options.search else []))
     return {Standing.AS_EXPECTED: OK, Standing.NOT: SHOWN, Standing.INCONCLUSIVE: INCONCLUSIVE}[standing(cells)]
 
 
@@ -268,12 +275,13 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _measure(
-    options: argparse.Namespace, races: Sequence[str], fixes: Sequence[str], *, controls: bool
+    options: argparse.Namespace, races: Sequence[str], fixes: Sequence[str], *, controls: bool, search: bool = False
 ) -> tuple[str, list[Cell]]:
     """Judge the cells, with a progress bar where somebody watches."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from repro import exploring
     from repro.laboratory import Laboratory
     from repro.verdict import columns, matrix
 
@@ -283,8 +291,15 @@ def _measure(
         Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
         Laboratory(lanes=min(2, total)) as laboratory,
     ):
-        bar = progress.add_task("schedules", total=total)
-        for cell in matrix(laboratory, races, fixes, controls=controls):
+        bar = progress.add_task("cells", total=total)
+        found = (
+            exploring.matrix(
+                laboratory, races, fixes, strategy=options.strategy, budget=options.budget, seed=options.seed
+            )
+            if search
+            else matrix(laboratory, races, fixes, controls=controls)
+        )
+        for cell in found:
             cells.append(cell)
             progress.advance(bar)
     return laboratory.torch, cells

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from repro.expectations import expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.interleave.bounded import Bounded
@@ -20,7 +21,8 @@ from repro.interleave.scheduler import Strategy
 from repro.interleave.search import Search
 from repro.interleave.shrink import Case, Shrunk, Unsteady, shrink
 from repro.laboratory import Laboratory
-from repro.verdict import Verdict
+from repro.outcome import Kind, Outcome
+from repro.verdict import Cell, Verdict, columns
 
 STRATEGIES: dict[str, Callable[[int], Search]] = {
     "bounded": lambda seed: Bounded(switches=2),
@@ -74,14 +76,16 @@ def search(
     strategy: str = "pct",
     budget: int = 200,
     seed: int = 0,
+    stop_after: int | None = None,
+    baseline: Exploration[Observation] | None = None,
     executor: Executor | None = None,
     on_progress: Callable[[Exploration[Observation]], None] | None = None,
 ) -> Searched:
     """Search up to ``budget`` schedules of ``race`` under ``fix``.
 
     Under a fix the same search is first made without it, until it finds the race: a search that cannot find it
-    proves nothing about the fix. ``executor`` runs schedules elsewhere; without one, as many side by side as the
-    laboratory has lanes.
+    proves nothing about the fix. ``baseline`` is that search where it was made already. ``executor`` runs schedules
+    elsewhere; without one, as many side by side as the laboratory has lanes. ``stop_after`` so many failures.
     """
 
     def one(fix: str, stop_after: int | None) -> Exploration[Observation]:
@@ -96,11 +100,39 @@ def search(
         with ThreadPoolExecutor(laboratory.lanes) as pool:
             return explore(run, finder, budget, pool, on_progress, stop_after=stop_after)
 
-    baseline = one(NONE, 1) if fix != NONE else None
-    found = one(fix, None)
+    if fix != NONE and baseline is None:
+        baseline = one(NONE, 1)
+    found = one(fix, stop_after)
     verdict, reason = _judge(found, baseline)
     smallest = _smallest(laboratory, race, fix, found)
     return Searched(race, fix, strategy, seed, verdict, reason, found, baseline, smallest)
+
+
+def matrix(
+    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, strategy: str, budget: int, seed: int
+) -> Iterator[Cell]:
+    """All cells by search, race by race; each search ends with its first failure."""
+    for race in races:
+        baseline: Exploration[Observation] | None = None
+        for fix in columns(fixes, controls=False):
+            found = search(
+                laboratory, race, fix, strategy=strategy, budget=budget, seed=seed, stop_after=1, baseline=baseline
+            )
+            if fix == NONE:
+                baseline = found.exploration
+            yield Cell(
+                race, fix, found.verdict, found.reason, _shown(found), expected(race, fix, laboratory.torch), "search"
+            )
+
+
+def _shown(found: Searched) -> Observation:
+    """The run that shows the verdict: the smallest failure, or what stands for all that did not fail."""
+    if found.smallest is not None:
+        return found.smallest.trial
+    if found.exploration.failures:
+        return found.exploration.failures[0].trial
+    kind = Kind.OK if found.verdict is Verdict.HOLDS else Kind.INCONCLUSIVE
+    return Observation(Outcome(kind, f"{found.reason}; {found.exploration}"))
 
 
 def _judge(found: Exploration[Observation], baseline: Exploration[Observation] | None) -> tuple[Verdict, str]:

@@ -37,8 +37,8 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
     }
 
 
-def of_cells(command: str, torch: str, cells: Sequence[Cell]) -> dict[str, Any]:
-    return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=[])
+def of_cells(command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = ()) -> dict[str, Any]:
+    return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
 
 
 def of_run(torch: str, experiment: Experiment, observation: Observation) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def of_cell(cell: Cell) -> dict[str, Any]:
         "race": cell.race,
         "fix": cell.fix,
         "verdict": cell.verdict.value,
-        "by": "replay",
+        "by": cell.by,
         "reason": cell.reason,
         "expected": cell.expected.outcome.value if cell.expected else None,
         "as_expected": cell.as_expected,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -159,11 +158,12 @@ def falsified(experiment: Experiment, observation: Observation, torch: str, fold
     kind = observation.outcome.kind
     file = folder / f"{experiment.race}-{Path(experiment.fix).stem}-{kind}.json"
     document.write(document.of_run(torch, experiment, observation), str(file))
-    console = Console(file=io.StringIO(), width=200, color_system=None, highlight=False)
-    console.print(f"{kind}: {observation.outcome.reason}", markup=False, soft_wrap=True)
-    console.print(f"  schedule: {observation.schedule}", markup=False, soft_wrap=True)
-    for workload in experiment.workloads or ():
-        console.print(f"  {workload}", markup=False, soft_wrap=True)
-    interleaving(console, observation)
-    console.print(f"  python -m repro replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
-    return console.file.getvalue()
+    console = Console(width=200, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(f"{kind}: {observation.outcome.reason}", markup=False, soft_wrap=True)
+        console.print(f"  schedule: {observation.schedule}", markup=False, soft_wrap=True)
+        for workload in experiment.workloads or ():
+            console.print(f"  {workload}", markup=False, soft_wrap=True)
+        interleaving(console, observation)
+        console.print(f"  python -m repro replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+    return captured.get()
