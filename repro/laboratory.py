@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
@@ -27,12 +26,14 @@ class Laboratory:
         self.torch, self.cache = preflight.check()
         self.lanes = lanes
         self._bound = bound
-        # What a killed compiler leaves behind goes with the laboratory.
-        self._scratch = TemporaryDirectory(prefix="repro-")
+        # Inductor keeps precompiled headers below the temporary directory, each some seconds of work: that must
+        # outlive the laboratory, and what a killed compiler leaves there must not be in the user's own.
+        scratch = self.cache / "tmp"
+        scratch.mkdir(exist_ok=True)
         environment = {
             **preload(self.cache),
             "CXX": preflight.compiler(),
-            "TMPDIR": self._scratch.name,
+            "TMPDIR": str(scratch),
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             # One compile thread: no pool of workers that a fork would have to live with.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -50,7 +51,6 @@ class Laboratory:
     ) -> None:
         for sandbox in self._sandboxes:
             sandbox.close()
-        self._scratch.cleanup()
 
     def perform(self, experiment: Experiment) -> Observation:
         """Perform one experiment; whatever happens to the process becomes its outcome."""

@@ -28,7 +28,7 @@ def perform(experiment: Experiment) -> Observation:
     race = races.load(experiment.race)
     if experiment.processes:
         return _in_processes(experiment, race)
-    scene = _Scene(experiment, race)
+    scene = Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     try:
         with Seams(seams(), code=scene.code_under_test()) as standing:
@@ -50,7 +50,7 @@ def seams() -> list[Seam]:
     ]
 
 
-class _Scene:
+class Scene:
     """The threads of a race, ready to go, and what was true before they went."""
 
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
@@ -182,7 +182,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
 
     def body(name: str, drive: by_processes.Drive) -> tuple[Outcome, list[Finding]]:
         # The third must compile for itself, or it would have no window.
-        scene = _Scene(experiment, replace(race, warm=race.warm and name != THIRD))
+        scene = Scene(experiment, replace(race, warm=race.warm and name != THIRD))
         part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
         with Seams(seams(), code=scene.code_under_test()):
             raised = drive(part)
