@@ -66,6 +66,10 @@ def explore(
                 )
             elif trial.failed:
                 seen.failing += 1
+                if seen.failing == stop_after:
+                    # Nobody waits for those given out ahead, so the replay must not stand behind them.
+                    for other in tasks:
+                        other.cancel()
                 schedule = Schedule.of(steps) if steps else None
                 if schedule is None or schedule not in known:
                     seen.failures.append(_again(run, schedule, task.strategy, trial, executor))
