@@ -17,10 +17,10 @@ from repro import __version__, fixes, races
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from repro.verdict import Cell
 
-STRATEGIES = ("bounded", "pct", "random")
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 
 
@@ -139,6 +139,8 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
 
 
 def _search_options(command: argparse.ArgumentParser) -> None:
+    from repro.exploring import STRATEGIES
+
     command.add_argument(
         "--strategy", metavar="S", choices=STRATEGIES, default="pct", help=f"{', '.join(STRATEGIES)} (default: pct)"
     )
@@ -167,6 +169,14 @@ def _console(options: argparse.Namespace) -> Console:
         # A file has no edge to wrap at.
         console.width = 200
     return console
+
+
+def _progress() -> Progress:
+    """A progress bar where somebody watches."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -204,9 +214,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _explore(options: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from repro.exploring import search
     from repro.laboratory import Laboratory
     from repro.report import document, terminal
@@ -216,7 +223,7 @@ def _explore(options: argparse.Namespace) -> int:
     fix = options.fix or fixes.NONE
     fixes.check(fix)
     with (
-        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
+        _progress() as progress,
         Laboratory(lanes=2) as laboratory,
     ):
         bar = progress.add_task("schedules", total=options.budget)
@@ -277,10 +284,7 @@ def _replay(options: argparse.Namespace) -> int:
 def _measure(
     options: argparse.Namespace, races: Sequence[str], fixes: Sequence[str], *, controls: bool, search: bool = False
 ) -> tuple[str, list[Cell]]:
-    """Judge the cells, with a progress bar where somebody watches."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Judge the cells, by replay or by search."""
     from repro import exploring
     from repro.laboratory import Laboratory
     from repro.verdict import columns, matrix
@@ -288,7 +292,7 @@ def _measure(
     cells = []
     total = len(races) * len(columns(fixes, controls=controls))
     with (
-        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
+        _progress() as progress,
         Laboratory(lanes=min(2, total)) as laboratory,
     ):
         bar = progress.add_task("cells", total=total)

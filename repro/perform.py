@@ -100,7 +100,7 @@ class Scene:
 
 
 def _judge_call(call: Call) -> list[Finding]:
-    """Sparsity, numerics and memory of one call; an uncompiled call is dense by nature and only has numbers."""
+    """Sparsity, numerics and memory of one call; an uncompiled one is dense by nature, so nothing is judged."""
     name = f"{call.thread}: "
     found = []
     if call.compiled:

@@ -65,7 +65,8 @@ class Race:
     """A race: ``threads`` given the user's code, the recorded ``schedule``, and what each outcome means.
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
-    while. ``setup`` runs before everything else. ``sizes`` are the query (and key) lengths of the threads' inputs.
+    while. ``setup`` runs before everything else. ``workload`` has the fields of a
+    :class:`repro.workloads.Workload` that are not the default.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]

@@ -30,7 +30,7 @@ def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
     table = Table(title=f"torch {torch}", title_justify="left")
     table.add_column("race", no_wrap=True)
     for column in columns:
-        table.add_column("no fix" if column == "none" else column, no_wrap=True)
+        table.add_column("no fix" if column == NONE else column, no_wrap=True)
     by_place = {(cell.race, cell.fix): cell for cell in cells}
     for race in dict.fromkeys(cell.race for cell in cells):
         table.add_row(race, *(_cell(by_place[race, column]) for column in columns if (race, column) in by_place))
@@ -45,13 +45,17 @@ def _cell(cell: Cell) -> Text:
     return Text(text if cell.as_expected else f"{text} !", style=_STYLE[cell.verdict])
 
 
+def _under(race: str, fix: str) -> str:
+    return f"{race} " + {NONE: "without a fix", PROCESSES: "in processes"}.get(fix, f"with fix {fix}")
+
+
 def cell(console: Console, cell: Cell) -> None:
     """One verdict with its reason, and for a failure the interleaving that shows it."""
-    fix = {"none": "without a fix", "processes": "in processes"}.get(cell.fix, f"with fix {cell.fix}")
     kind = cell.observation.outcome.kind
     shown = f" ({kind})" if cell.verdict is Verdict.FAILS else ""
     console.print(
-        Text.assemble(f"{cell.race} {fix}: ", (f"{cell.verdict}{shown}", _STYLE[cell.verdict])), soft_wrap=True
+        Text.assemble(f"{_under(cell.race, cell.fix)}: ", (f"{cell.verdict}{shown}", _STYLE[cell.verdict])),
+        soft_wrap=True,
     )
     console.print(f"  {cell.reason}", markup=False, highlight=False, soft_wrap=True)
     if cell.verdict is Verdict.FAILS:
@@ -113,8 +117,8 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
 def replays(console: Console, recording: Recording, runs: Sequence[Observation], torch: str) -> None:
     """How often the recorded outcome came again, and where a run left the recorded path."""
     same = sum(run.outcome.kind == recording.outcome for run in runs)
-    fix = "without a fix" if recording.fix == "none" else f"with fix {recording.fix}"
-    console.print(f"{recording.race} {fix}, torch {torch}: {recording.outcome} {same} of {len(runs)}")
+    under = _under(recording.race, recording.fix)
+    console.print(f"{under}, torch {torch}: {recording.outcome} {same} of {len(runs)}")
     console.print(f"  schedule: {recording.schedule}", markup=False, soft_wrap=True)
     if torch.partition("+")[0] != recording.torch.partition("+")[0]:
         console.print(f"  recorded on torch {recording.torch}: its trace is not compared", markup=False)
@@ -131,9 +135,10 @@ def replays(console: Console, recording: Recording, runs: Sequence[Observation],
 
 def searched(console: Console, found: Searched) -> None:
     """A verdict by search: what was run, what that promises, and the smallest failing schedule."""
-    fix = "without a fix" if found.fix == "none" else f"with fix {found.fix}"
     console.print(
-        Text.assemble(f"{found.race} {fix}: ", (str(found.verdict), _STYLE[found.verdict]), f" ({found.reason})"),
+        Text.assemble(
+            f"{_under(found.race, found.fix)}: ", (str(found.verdict), _STYLE[found.verdict]), f" ({found.reason})"
+        ),
         soft_wrap=True,
     )
     if found.baseline is not None:
