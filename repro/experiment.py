@@ -21,14 +21,14 @@ class Experiment:
 
     ``strategy`` ``None`` replays the race's recorded schedule. ``processes`` puts each thread into a process of its
     own: the control group, in which no Python state is shared. ``context`` says where a thread's context variables
-    come from (see :class:`repro.interleave.Scheduler`). ``workloads`` ``None`` takes the race's own.
+    come from (see :class:`repro.interleave.Scheduler`). ``context`` and ``workloads`` ``None`` are the race's own.
     """
 
     race: str
     fix: str = NONE
     strategy: Strategy | None = None
     processes: bool = False
-    context: str = "copied"
+    context: str | None = None
     workloads: tuple[Workload, ...] | None = None
 
 

@@ -37,6 +37,9 @@ class Laboratory:
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             # One compile thread: no pool of workers that a fork would have to live with.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            # As in repro.warm, for threads that do not see what is set there: no cached graph.
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         }
         self._sandboxes = [Sandbox(warm=WARM, env=environment) for _ in range(lanes)]
         self._free: SimpleQueue[Sandbox] = SimpleQueue()

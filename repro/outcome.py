@@ -52,21 +52,23 @@ def error_outcome(error: BaseException) -> Outcome:
     the torch package, as in ``torch/_dynamo/guards.py:check``; without one, the innermost frame at all, as in
     ``file.py:function``; empty for an exception that was never raised.
     """
-    kind, message = type(error).__qualname__, str(error)
+    # A compiler's message quotes the user's stack.
+    kind, message = type(error).__qualname__, _portably(str(error))
     summary = message.strip().partition("\n")[0]
     details = {
         "type": kind,
         "message": message,
         "frame": _frame(error),
-        "traceback": _FILE.sub(
-            lambda file: f'File "{_portable(file[1])}"',
-            "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        ),
+        "traceback": _portably("".join(traceback.format_exception(type(error), error, error.__traceback__))),
     }
     return Outcome(Kind.ERROR, f"{kind}: {summary}" if summary else kind, details)
 
 
 _FILE = re.compile(r'File "([^"]+)"')
+
+
+def _portably(text: str) -> str:
+    return _FILE.sub(lambda file: f'File "{_portable(file[1])}"', text)
 
 
 def _portable(file: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +31,8 @@ def perform(experiment: Experiment) -> Observation:
     scene = Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     try:
-        with Seams(seams(), code=scene.code_under_test()) as standing:
-            run = Scheduler(strategy, context=experiment.context).run(scene.bodies)
+        with Seams(seams(race.seams), code=scene.code_under_test()) as standing:
+            run = Scheduler(strategy, context=experiment.context or race.context).run(scene.bodies)
             if run.fate is not Fate.DONE:
                 # Threads are parked for good inside seams and models: there is nothing to judge by.
                 return _describe(run, strategy, standing.standing, _stuck(run))
@@ -42,11 +42,13 @@ def perform(experiment: Experiment) -> Observation:
     return replace(_describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
-def seams() -> list[Seam]:
-    """The seams that this release of torch has."""
+def seams(extra: Collection[str] = ()) -> list[Seam]:
+    """The seams that this release of torch has: those of every race, and the ``extra`` ones named."""
     known = ("name", "target", "where", "required", "within")
     return [
-        Seam(**{key: entry[key] for key in known if key in entry}) for entry in entries("seam", torch.__version__)
+        Seam(**{key: entry[key] for key in known if key in entry})
+        for entry in entries("seam", torch.__version__)
+        if not entry.get("extra") or entry["name"] in extra
     ]
 
 
@@ -184,7 +186,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
         # The third must compile for itself, or it would have no window.
         scene = Scene(experiment, replace(race, warm=race.warm and name != THIRD))
         part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
-        with Seams(seams(), code=scene.code_under_test()):
+        with Seams(seams(race.seams), code=scene.code_under_test()):
             raised = drive(part)
         outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
         return outcome, findings
@@ -192,7 +194,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     strategy = Replay(schedule)
     run = by_processes.run(names, strategy, body)
     return replace(
-        _describe(run, strategy, [seam.name for seam in seams()], _control(run, fates(schedule, run))),
+        _describe(run, strategy, [seam.name for seam in seams(race.seams)], _control(run, fates(schedule, run))),
         findings=[finding for _, findings in run.values.values() for finding in findings],
     )
 

@@ -60,8 +60,9 @@ class UserCode:
     """What a race makes its threads of.
 
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
-    on which of the ``workloads``, round and round. ``guarded(function)`` is any other code of the user's. The fix is
-    around all three. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
+    on which of the ``workloads``, round and round, and ``through`` what to call instead of ``attention``, such as
+    another one :meth:`compiled_anew`. ``guarded(function)`` is any other code of the user's. The fix is around all of
+    them. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
     """
 
     fix: Fix
@@ -71,11 +72,15 @@ class UserCode:
     def __post_init__(self) -> None:
         self.inputs = [canary(workload) for workload in self.workloads]
         self._masks = [workload.mask_mod() for workload in self.workloads]
-        self.attention = self.fix.guard(mask_then(self.fix.compile_attention(flex_attention)))
+        self.attention = self.compiled_anew()
         self.uncompiled_attention = self.fix.guard(mask_then(flex_attention))
 
-    def compiled(self, thread: str, index: int = 0) -> Callable[[], None]:
-        return lambda: self._call(thread, self.attention, True, index)
+    def compiled_anew(self) -> Attention:
+        """The user's attention, compiled by another call of ``torch.compile``."""
+        return self.fix.guard(mask_then(self.fix.compile_attention(flex_attention)))
+
+    def compiled(self, thread: str, index: int = 0, through: Attention | None = None) -> Callable[[], None]:
+        return lambda: self._call(thread, through or self.attention, True, index)
 
     def uncompiled(self, thread: str, index: int = 0) -> Callable[[], None]:
         return lambda: self._call(thread, self.uncompiled_attention, False, index)

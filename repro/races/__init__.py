@@ -66,7 +66,9 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default.
+    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of ``torch_names.toml``
+    that this race needs; each makes its space of schedules larger. ``context`` says where a thread's context variables
+    come from (see :class:`repro.interleave.Scheduler`).
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]
@@ -76,6 +78,8 @@ class Race:
     warm: bool = False
     setup: Callable[[], None] | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
+    seams: tuple[str, ...] = ()
+    context: str = "copied"
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))
