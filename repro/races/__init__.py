@@ -66,9 +66,9 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of ``torch_names.toml``
-    that this race needs; each makes its space of schedules larger. ``context`` says where a thread's context variables
-    come from (see :class:`repro.interleave.Scheduler`).
+    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
+    ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
+    thread's context variables come from (see :class:`repro.interleave.Scheduler`).
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]
