@@ -16,6 +16,7 @@ it does not have to change, comments too.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -153,9 +154,9 @@ def update(
 ) -> bool:
     """Write down that ``race`` came to ``seen`` (by fix) on the release ``torch``; whether that changed the file.
 
-    Nothing else that the file says of a release in ``recorded`` changes, nor of a fix that was not seen. Releases that
-    nobody recorded go with the recorded one before them. ``upstream`` is the link for a table that needs one and has
-    none. Raises :class:`ExpectationError`.
+    Nothing else that the file says of a release in ``recorded`` changes, nor of a fix that was not seen. Releases
+    that nobody recorded go with the recorded one before them. ``upstream`` is the link for a table that needs one and
+    has none. Raises :class:`ExpectationError`.
     """
     path = (folder or fixtures() / "expectations") / f"{race}.toml"
     assert Kind.INCONCLUSIVE not in seen.values(), "an inconclusive cell says nothing of a release"
@@ -207,9 +208,7 @@ def _tables(path: Path) -> tuple[str, list[_Table]]:
     parts[-1] += "".join(above)
     preamble, *texts = parts
     if len(texts) != len(entries):
-        raise ExpectationError(
-            f"{path}:1: write each release as a [[release]] table of its own, so that it can be updated"
-        )
+        raise ExpectationError(f"{path}:1: write each release as a [[release]] table of its own to update it")
     return preamble, [_Table(text, **entry) for text, entry in zip(texts, entries, strict=True)]
 
 
@@ -236,12 +235,10 @@ def _place_release(
         alike = (table.upstream for table in tables if table.outcomes == outcomes)
         link = (old.upstream if old else None) or next(filter(None, alike), upstream)
         if link is None:
-            raise ExpectationError(
-                f"{path}: fails on {release}, and the race has no upstream link; write one into its file"
-            )
+            raise ExpectationError(f"{path}: fails on {release}, and the race has no upstream link; give it one")
     bounds = [table.interval for table in tables]
     known = [bound for bound in bounds if bound is not None]
-    if len(known) < len(bounds) or any(a[1] is None or a[1] > b[0] for a, b in zip(known, known[1:], strict=False)):
+    if len(known) < len(bounds) or any(a[1] is None or a[1] > b[0] for a, b in itertools.pairwise(known)):
         # The ranges are a person's own; the first that holds a release counts, so one table for this release alone.
         tables.insert(at or 0, _new(f"=={release}", link, outcomes))
         return
@@ -316,7 +313,7 @@ def _edited(
 
     document = tomlkit.parse(table.text)
     # Tools that check the text see any value; a table that was read has this shape.
-    written: Any = document["release"][0]  # type: ignore[index]
+    written: Any = document["release"][0]
     if SpecifierSet(written["torch"]) != SpecifierSet(torch):
         written["torch"] = torch
     if upstream is not None and "upstream" not in written:
