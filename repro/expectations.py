@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,14 +148,14 @@ def update(
     torch: str,
     seen: Mapping[str, Kind],
     *,
-    upstream: str | None,
+    link: Callable[[], str | None],
     recorded: Collection[str] = (),
     folder: Path | None = None,
 ) -> bool:
     """Write down that ``race`` came to ``seen`` (by fix) on the release ``torch``; whether that changed the file.
 
     Nothing else that the file says of a release in ``recorded`` changes, nor of a fix that was not seen. Releases
-    that nobody recorded go with the recorded one before them. ``upstream`` is the link for a table that needs one and
+    that nobody recorded go with the recorded one before them. ``link`` gives the link for a table that needs one and
     has none. Raises :class:`ExpectationError`.
     """
     path = (folder or fixtures() / "expectations") / f"{race}.toml"
@@ -164,7 +164,7 @@ def update(
     before = _join(preamble, tables)
     release = Version(Version(torch).base_version)
     others = {Version(Version(other).base_version) for other in recorded} - {release}
-    _place_release(tables, release, dict(seen), upstream, others, path)
+    _place_release(tables, release, dict(seen), link, others, path)
     after = _join(preamble, tables)
     if after == before:
         return False
@@ -221,7 +221,7 @@ def _place_release(
     tables: list[_Table],
     release: Version,
     seen: dict[str, Kind],
-    upstream: str | None,
+    link: Callable[[], str | None],
     others: set[Version],
     path: Path,
 ) -> None:
@@ -230,29 +230,34 @@ def _place_release(
     outcomes = {**(old.outcomes if old else {}), **seen}
     if old is not None and outcomes == old.outcomes:
         return
-    link = None
+    upstream = None
     if any(kind is not Kind.OK for kind in outcomes.values()):
         alike = (table.upstream for table in tables if table.outcomes == outcomes)
-        link = (old.upstream if old else None) or next(filter(None, alike), upstream)
-        if link is None:
+        upstream = (old.upstream if old else None) or next(filter(None, alike), None) or link()
+        if upstream is None:
             raise ExpectationError(f"{path}: fails on {release}, and the race has no upstream link; give it one")
     bounds = [table.interval for table in tables]
     known = [bound for bound in bounds if bound is not None]
     if len(known) < len(bounds) or any(a[1] is None or a[1] > b[0] for a, b in itertools.pairwise(known)):
         # The ranges are a person's own; the first that holds a release counts, so one table for this release alone.
-        tables.insert(at or 0, _new(f"=={release}", link, outcomes))
+        tables.insert(at or 0, _new(f"=={release}", upstream, outcomes))
         return
     if old is None or at is None:
         at = sum(low <= release for low, _ in known)
         high = known[at][0] if at < len(known) else None
-        tables.insert(at, _new(_range(release, high), link, outcomes))
+        tables.insert(at, _new(_range(release, high), upstream, outcomes))
     else:
-        at = _split(tables, at, release, link, outcomes, others)
+        at = _split(tables, at, release, upstream, outcomes, others)
     _merge(tables, at)
 
 
 def _split(
-    tables: list[_Table], at: int, release: Version, link: str | None, outcomes: dict[str, Kind], others: set[Version]
+    tables: list[_Table],
+    at: int,
+    release: Version,
+    upstream: str | None,
+    outcomes: dict[str, Kind],
+    others: set[Version],
 ) -> int:
     """Give ``release`` a table of its own out of the one at ``at``; returns where it is."""
     old = tables[at]
@@ -266,12 +271,12 @@ def _split(
     middle = _range(release if keeps_left else low, after or high)
     if keeps_left:
         right = [] if after is None else [_new(_range(after, high), old.upstream, old.outcomes)]
-        tables[at : at + 1] = [_edited(old, torch=_range(low, release)), _new(middle, link, outcomes), *right]
+        tables[at : at + 1] = [_edited(old, torch=_range(low, release)), _new(middle, upstream, outcomes), *right]
         return at + 1
     if after is not None:
-        tables[at : at + 1] = [_new(middle, link, outcomes), _edited(old, torch=_range(after, high))]
+        tables[at : at + 1] = [_new(middle, upstream, outcomes), _edited(old, torch=_range(after, high))]
         return at
-    tables[at] = _edited(old, torch=middle, upstream=link, outcomes=outcomes)
+    tables[at] = _edited(old, torch=middle, upstream=upstream, outcomes=outcomes)
     return at
 
 

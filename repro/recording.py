@@ -87,27 +87,19 @@ def load(file: str) -> Recording:
     Raises :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown
     race or fix.
     """
-    try:
-        document: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScheduleError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ScheduleError(f"{file}: not valid JSON: {error}") from None
-    schema = _field(document, "schema", int, file)
-    if schema != SCHEMA:
-        raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
-    cells = _field(document, "cells", list, file)
+    document = read(file)
+    cells = required(document, "cells", list, file)
     if not cells:
         raise ScheduleError(f"{file}: no cell was recorded, so there is nothing to replay")
     cell, where = cells[-1], f"{file}: the last cell"
     recording = Recording(
-        race=_field(cell, "race", str, where),
-        fix=_field(cell, "fix", str, where),
-        torch=_field(document, "torch", str, file),
-        schedule=_schedule(_field(cell, "schedule", str, where), where),
-        seams=_strings(cell, "seams", where),
-        trace=_strings(cell, "trace", where),
-        outcome=_outcome(_field(cell, "outcome", str, where), where),
+        race=required(cell, "race", str, where),
+        fix=required(cell, "fix", str, where),
+        torch=required(document, "torch", str, file),
+        schedule=_schedule(required(cell, "schedule", str, where), where),
+        seams=strings(cell, "seams", where),
+        trace=strings(cell, "trace", where),
+        outcome=outcome_named(required(cell, "outcome", str, where), where),
         workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)
@@ -116,7 +108,22 @@ def load(file: str) -> Recording:
     return recording
 
 
-def _field(data: Any, name: str, kind: type, where: str) -> Any:
+def read(file: str) -> Any:
+    """The document that ``--json`` wrote into ``file``. Raises :class:`repro.interleave.ScheduleError`."""
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScheduleError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError(f"{file}: not valid JSON: {error}") from None
+    schema = required(document, "schema", int, file)
+    if schema != SCHEMA:
+        raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
+    return document
+
+
+def required(data: Any, name: str, kind: type, where: str) -> Any:
+    """``data[name]``, which must be a ``kind``. Raises :class:`repro.interleave.ScheduleError`."""
     if not isinstance(data, dict) or name not in data:
         raise ScheduleError(f"{where}: no field {name!r}; is this a file that --json wrote?")
     if type(data[name]) is not kind:
@@ -124,8 +131,9 @@ def _field(data: Any, name: str, kind: type, where: str) -> Any:
     return data[name]
 
 
-def _strings(data: Any, name: str, where: str) -> tuple[str, ...]:
-    found = _field(data, name, list, where)
+def strings(data: Any, name: str, where: str) -> tuple[str, ...]:
+    """``data[name]``, which must be a list of strings. Raises :class:`repro.interleave.ScheduleError`."""
+    found = required(data, name, list, where)
     for index, item in enumerate(found):
         if not isinstance(item, str):
             raise ScheduleError(f"{where}: '{name}[{index}]' is of type {type(item).__name__}, not str")
@@ -143,7 +151,7 @@ def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:
     if cell.get("workloads") is None:
         return None
     found = []
-    for index, data in enumerate(_field(cell, "workloads", list, where)):
+    for index, data in enumerate(required(cell, "workloads", list, where)):
         try:
             found.append(Workload.from_json(data))
         except (ValueError, TypeError) as error:
@@ -151,7 +159,7 @@ def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:
     return tuple(found)
 
 
-def _outcome(value: str, where: str) -> Kind:
+def outcome_named(value: str, where: str) -> Kind:
     try:
         return Kind(value)
     except ValueError:

@@ -9,14 +9,15 @@ proves nothing about any fix.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.laboratory import Laboratory
-from repro.outcome import Kind
+from repro.outcome import Kind, Outcome
+from repro.recording import nondeterminism
 
 
 class Verdict(str, Enum):
@@ -86,16 +87,30 @@ def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
     return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
 
 
-def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
-    """All cells, race by race; of each race the run without a fix comes first."""
+def matrix(
+    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool, times: int = 1
+) -> Iterator[Cell]:
+    """All cells, race by race; of each race the run without a fix comes first.
+
+    Each cell runs so many ``times``; where the runs differ, it says nothing.
+    """
     experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+    runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
-    for experiment, observation in zip(experiments, laboratory.perform_all(experiments), strict=True):
+    for experiment in experiments:
+        observation = _agreed([next(runs) for _ in range(times)])
         fix = PROCESSES if experiment.processes else experiment.fix
         if fix == NONE:
             baseline = observation
         assert baseline is not None
         yield judge(experiment.race, fix, observation, baseline, expected(experiment.race, fix, laboratory.torch))
+
+
+def _agreed(runs: Sequence[Observation]) -> Observation:
+    differs = nondeterminism(runs)
+    if differs is None:
+        return runs[0]
+    return replace(runs[0], outcome=Outcome(Kind.INCONCLUSIVE, f"not deterministic: {differs}"))
 
 
 def _experiment(race: str, fix: str) -> Experiment:

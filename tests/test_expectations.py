@@ -146,14 +146,14 @@ def comments(text: str) -> list[str]:
 def test_what_is_as_expected_changes_no_byte(tmp_path):
     written(tmp_path, COMMENTED)
     seen = {"none": Kind.POISONED, "lock": Kind.OK}
-    assert not update("race", "2.13.0+cpu", seen, upstream=OTHER, recorded=["2.13.0"], folder=tmp_path)
+    assert not update("race", "2.13.0+cpu", seen, link=lambda: OTHER, recorded=["2.13.0"], folder=tmp_path)
     assert (tmp_path / "race.toml").read_text(encoding="utf-8") == COMMENTED
 
 
 def test_another_outcome_takes_effect_from_its_release_up_to_the_next_recorded_one(tmp_path):
     written(tmp_path, COMMENTED)
     recorded = ["2.9.1", "2.11.0", "2.12.1", "2.14.1"]
-    assert update("race", "2.11.0", {"none": Kind.DENSE}, upstream=OTHER, recorded=recorded, folder=tmp_path)
+    assert update("race", "2.11.0", {"none": Kind.DENSE}, link=lambda: OTHER, recorded=recorded, folder=tmp_path)
     assert ranges(tmp_path) == [
         (">=2.9,<2.11.0", {"none": "poisoned", "lock": "ok"}),
         (">=2.11.0,<2.12.1", {"none": "dense", "lock": "ok"}),
@@ -169,13 +169,13 @@ def test_taking_it_back_joins_the_ranges_again(tmp_path):
     written(tmp_path, COMMENTED)
     recorded = ["2.9.1", "2.11.0", "2.12.1", "2.14.1"]
     for kind in (Kind.DENSE, Kind.POISONED):
-        update("race", "2.11.0", {"none": kind}, upstream=OTHER, recorded=recorded, folder=tmp_path)
+        update("race", "2.11.0", {"none": kind}, link=lambda: OTHER, recorded=recorded, folder=tmp_path)
     assert (tmp_path / "race.toml").read_text(encoding="utf-8") == COMMENTED
 
 
 def test_the_last_range_stays_open_and_a_failure_there_gets_the_link_of_the_race(tmp_path):
     written(tmp_path, COMMENTED)
-    update("race", "2.15.0", {"lock": Kind.HANG}, upstream=OTHER, recorded=["2.14.1"], folder=tmp_path)
+    update("race", "2.15.0", {"lock": Kind.HANG}, link=lambda: OTHER, recorded=["2.14.1"], folder=tmp_path)
     assert ranges(tmp_path)[1:] == [
         (">=2.14,<2.15.0", {"none": "ok", "lock": "ok"}),
         (">=2.15.0", {"none": "ok", "lock": "hang"}),
@@ -185,39 +185,39 @@ def test_the_last_range_stays_open_and_a_failure_there_gets_the_link_of_the_race
 
 def test_a_release_that_is_like_the_range_before_it_joins_that(tmp_path):
     written(tmp_path, COMMENTED)
-    update("race", "2.14.0", {"none": Kind.POISONED}, upstream=OTHER, recorded=["2.14.1"], folder=tmp_path)
+    update("race", "2.14.0", {"none": Kind.POISONED}, link=lambda: OTHER, recorded=["2.14.1"], folder=tmp_path)
     assert [torch for torch, _ in ranges(tmp_path)] == [">=2.9,<2.14.1", ">=2.14.1"]
     assert comments((tmp_path / "race.toml").read_text(encoding="utf-8")) == comments(COMMENTED)
 
 
 def test_the_comments_of_a_table_that_is_joined_to_another_stay(tmp_path):
     written(tmp_path, COMMENTED)
-    update("race", "2.13.0", {"none": Kind.OK}, upstream=None, folder=tmp_path)
-    update("race", "2.9", {"none": Kind.OK}, upstream=None, folder=tmp_path)
+    update("race", "2.13.0", {"none": Kind.OK}, link=lambda: None, folder=tmp_path)
+    update("race", "2.9", {"none": Kind.OK}, link=lambda: None, folder=tmp_path)
     assert [torch for torch, _ in ranges(tmp_path)] == [">=2.9"]
     assert comments((tmp_path / "race.toml").read_text(encoding="utf-8")) == comments(COMMENTED)
 
 
 def test_a_fix_that_is_new_is_added_and_nothing_is_lost(tmp_path):
     written(tmp_path, COMMENTED)
-    update("race", "2.13.0", {"spawn": Kind.OK}, upstream=None, recorded=["2.13.0", "2.14.1"], folder=tmp_path)
+    update("race", "2.13.0", {"spawn": Kind.OK}, link=lambda: None, recorded=["2.13.0", "2.14.1"], folder=tmp_path)
     assert ranges(tmp_path)[0] == (">=2.9,<2.14", {"none": "poisoned", "lock": "ok", "spawn": "ok"})
-    update("race", "2.14.1", {"spawn": Kind.OK}, upstream=None, recorded=["2.13.0", "2.14.1"], folder=tmp_path)
+    update("race", "2.14.1", {"spawn": Kind.OK}, link=lambda: None, recorded=["2.13.0", "2.14.1"], folder=tmp_path)
     assert ranges(tmp_path)[1] == (">=2.14", {"none": "ok", "lock": "ok", "spawn": "ok"})
 
 
 def test_a_race_without_a_file_gets_one(tmp_path):
-    assert update("race", "2.13.0", {"none": Kind.ERROR}, upstream=OTHER, folder=tmp_path)
-    update("race", "2.11.0", {"none": Kind.OK}, upstream=OTHER, recorded=["2.13.0"], folder=tmp_path)
+    assert update("race", "2.13.0", {"none": Kind.ERROR}, link=lambda: OTHER, folder=tmp_path)
+    update("race", "2.11.0", {"none": Kind.OK}, link=lambda: OTHER, recorded=["2.13.0"], folder=tmp_path)
     assert ranges(tmp_path) == [(">=2.11.0,<2.13.0", {"none": "ok"}), (">=2.13.0", {"none": "error"})]
 
 
 def test_ranges_of_another_form_are_left_alone_and_the_release_goes_before_them(tmp_path):
     text = COMMENTED.replace(">=2.9,<2.14", "~=2.9,!=2.12.*,<2.14")
     written(tmp_path, text)
-    update("race", "2.13.0", {"none": Kind.HANG}, upstream=OTHER, folder=tmp_path)
+    update("race", "2.13.0", {"none": Kind.HANG}, link=lambda: OTHER, folder=tmp_path)
     assert [torch for torch, _ in ranges(tmp_path)] == ["==2.13.0", "~=2.9,!=2.12.*,<2.14", ">=2.14"]
-    update("race", "2.13.0", {"none": Kind.ERROR}, upstream=OTHER, folder=tmp_path)
+    update("race", "2.13.0", {"none": Kind.ERROR}, link=lambda: OTHER, folder=tmp_path)
     assert expected("race", "none", "2.13.0", tmp_path) == Expected(Kind.ERROR, LINK)
     assert expected("race", "none", "2.11.0", tmp_path) == Expected(Kind.POISONED, LINK)
     assert comments((tmp_path / "race.toml").read_text(encoding="utf-8")) == comments(text)
@@ -227,14 +227,14 @@ def test_a_failure_without_any_link_is_refused_and_nothing_is_written(tmp_path):
     text = TWO_RANGES[TWO_RANGES.rindex("[[release]]") :]
     written(tmp_path, text)
     with pytest.raises(ExpectationError, match=r"race\.toml: fails on 2\.14\.1, and the race has no upstream link"):
-        update("race", "2.14.1", {"none": Kind.ERROR}, upstream=None, folder=tmp_path)
+        update("race", "2.14.1", {"none": Kind.ERROR}, link=lambda: None, folder=tmp_path)
     assert (tmp_path / "race.toml").read_text(encoding="utf-8") == text
 
 
 def test_tables_that_are_written_in_one_line_cannot_be_updated(tmp_path):
     written(tmp_path, 'release = [{torch = ">=2.9", outcomes = {none = "ok"}}]\n')
     with pytest.raises(ExpectationError, match=r"race\.toml:1: write each release as a \[\[release\]\] table"):
-        update("race", "2.14.1", {"none": Kind.OK}, upstream=None, folder=tmp_path)
+        update("race", "2.14.1", {"none": Kind.OK}, link=lambda: None, folder=tmp_path)
 
 
 def test_the_files_of_the_project_are_rewritten_without_a_change():
@@ -243,7 +243,7 @@ def test_the_files_of_the_project_are_rewritten_without_a_change():
         for torch in ("2.9.1", "2.13.0", "2.14.1"):
             known = expected(race, "none", torch)
             assert known is not None
-            assert not update(race, torch, {"none": known.outcome}, upstream=None, folder=folder)
+            assert not update(race, torch, {"none": known.outcome}, link=lambda: None, folder=folder)
 
 
 RELEASES = ["2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0"]
@@ -264,7 +264,7 @@ def test_every_recorded_release_keeps_what_was_last_said_of_it(tmp_path_factory,
         written(folder, start)
     said: dict[str, dict[str, Kind]] = {}
     for release, seen in steps:
-        update("race", release, seen, upstream=OTHER, recorded=[*said], folder=folder)
+        update("race", release, seen, link=lambda: OTHER, recorded=[*said], folder=folder)
         said.setdefault(release, {}).update(seen)
         for torch, outcomes in said.items():
             for fix, kind in outcomes.items():
