@@ -370,7 +370,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--from takes more than one report only with --update")
     if options.update and options.against:
         raise _Usage(
-            "--update writes what is expected of a release, --against compares with another: use one of them"
+            "--update writes what is expected of one release, --against compares with another: use one"
         )
     if options.torch_spec and options.reports:
         raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
