@@ -369,9 +369,7 @@ def _check_gate(options: argparse.Namespace) -> None:
     if options.reports and len(options.reports) > 1 and not options.update:
         raise _Usage("--from takes more than one report only with --update")
     if options.update and options.against:
-        raise _Usage(
-            "--update writes what is expected of one release, --against compares with another: use one"
-        )
+        raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
     if options.torch_spec and options.reports:
         raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
 
@@ -475,11 +473,12 @@ def _recorded(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from repro import preflight
     from repro.laboratory import Laboratory
     from repro.recording import load, unproven
     from repro.report import document, terminal
 
-    recording = load(options.file)
+    recording = load(options.file, preflight.torch_version())
     with Laboratory(lanes=min(2, options.n)) as laboratory:
         runs = list(laboratory.perform_all([recording.experiment()] * options.n))
     console = _console(options)
@@ -491,7 +490,7 @@ def _replay(options: argparse.Namespace) -> int:
             "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
         ),
     )
-    if unproven(runs):
+    if unproven(runs, recording, laboratory.torch):
         return INCONCLUSIVE
     return SHOWN if runs[0].failed else OK
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from repro import expectations, results
+from repro import expectations, recording, results
 from repro.expectations import PROCESSES, Expected
 from repro.fixes import NONE
 from repro.interleave.schedule import first_divergence
@@ -238,9 +238,14 @@ def _parted(race: str, before: Report, reference: Seen, now: Report, seen: Seen)
     one_sided = set(before.seams.get(race, ())) ^ set(now.seams.get(race, ()))
 
     def shared(trace: Sequence[str]) -> list[str]:
-        return [step for step in trace if step.partition(":")[2].rpartition("#")[0] not in one_sided]
+        return [step for step in trace if _seam(step) not in one_sided]
 
     return first_divergence(shared(reference.trace), shared(seen.trace))
+
+
+def _seam(step: str) -> str:
+    """The seam, or the modelled lock, at which a step of a trace stands."""
+    return step.partition(":")[2].rpartition("#")[0].removeprefix("wait:").removesuffix(".acquire")
 
 
 def _worse(fix: str, now: Kind) -> str:
@@ -298,8 +303,11 @@ def acknowledge(
     link: Callable[[str], str | None],
     expected: Path | None = None,
     recorded: Path | None = None,
+    schedules: Path | None = None,
 ) -> list[Path]:
     """Write what was seen as what is expected of exactly this release; returns the files that changed.
+
+    A race that shows has the schedule recorded for this release too, unless there is one.
 
     A cell that said nothing is not written. ``link`` gives the upstream link of a race; it is asked only where a
     failure is new.
@@ -317,11 +325,28 @@ def acknowledge(
             race, report.torch, seen, link=functools.partial(link, race), recorded=known_on, folder=expected
         ):
             changed.append((expected or expectations.fixtures() / "expectations") / f"{race}.toml")
+        bare = report.cells.get((race, NONE))
+        if bare is not None and bare.failed and bare.trace and bare.by == "replay":
+            file = recording.add(race, _run(race, bare, report), str(report.version), schedules)
+            changed += [] if file is None else [file]
     place = (recorded or results.folder()) / report.name
     before = place.read_bytes() if place.is_file() else b""
     if results.record(report, recorded).read_bytes() != before:
         changed.append(place)
     return changed
+
+
+def _run(race: str, seen: Seen, report: Report) -> dict[str, object]:
+    """One run without a fix, as ``replay`` reads it."""
+    return {
+        "race": race,
+        "fix": NONE,
+        "outcome": seen.outcome.value,
+        "signature": seen.signature,
+        "schedule": seen.schedule,
+        "seams": list(report.seams.get(race, ())),
+        "trace": list(seen.trace),
+    }
 
 
 def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[str, list[tuple[Version, Seen]]]:

@@ -2,18 +2,21 @@
 
 Forward compatible: the trace is compared at the seams and locks that stood when it was recorded, so a seam that a
 release gains does not break an old schedule. Fields that are not known here are ignored; another schema is an error.
+
+A file may hold one run for each of several releases: a cell with a ``torch`` of its own is of that release. On a
+release that it does not list, the last one is replayed, and leaving its path says nothing about the race.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repro import fixes, races
-from repro.expectations import PROCESSES
+from repro.expectations import PROCESSES, fixtures
 from repro.experiment import Experiment, Observation
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule, ScheduleError, first_divergence, steps_to_json
@@ -44,6 +47,10 @@ class Recording:
             return Experiment(race=self.race, processes=True, workloads=self.workloads)
         return Experiment(race=self.race, fix=self.fix, strategy=Replay(self.schedule), workloads=self.workloads)
 
+    def lists(self, torch: str) -> bool:
+        """Whether this was recorded on the release ``torch``."""
+        return _same(self.torch, torch)
+
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
         new = set(observation.seams) - set(self.seams)
@@ -54,6 +61,11 @@ class Recording:
             if new.isdisjoint({step.seam, step.seam.removeprefix("wait:"), step.seam.removesuffix(".acquire")})
         ]
         return first_divergence(self.trace, steps_to_json(known))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two builds are of one release: what follows ``+`` says only how it was built."""
+    return one.partition("+")[0] == other.partition("+")[0]
 
 
 def nondeterminism(runs: Sequence[Observation]) -> str | None:
@@ -67,8 +79,12 @@ def nondeterminism(runs: Sequence[Observation]) -> str | None:
     return None
 
 
-def unproven(runs: Sequence[Observation]) -> str | None:
-    """Why these replays say nothing, in words; ``None`` when they say something."""
+def unproven(runs: Sequence[Observation], recording: Recording | None = None, torch: str | None = None) -> str | None:
+    """Why these replays say nothing, in words; ``None`` when they say something.
+
+    Given the ``recording`` and the ``torch`` that replayed it, it counts too whether the path of another release was
+    left.
+    """
     for run in runs:
         if not run.conclusive:
             return run.outcome.reason
@@ -77,12 +93,17 @@ def unproven(runs: Sequence[Observation]) -> str | None:
             return f"the schedule was not reached: {absent[0]}"
         if not run.steps and not run.failed:
             return "no schedule ran"
-    differs = nondeterminism(runs)
-    return f"not deterministic: {differs}" if differs else None
+    if differs := nondeterminism(runs):
+        return f"not deterministic: {differs}"
+    if recording is not None and torch is not None and not recording.lists(torch):
+        divergence = next(filter(None, map(recording.divergence, runs)), None)
+        if divergence is not None:
+            return f"left the path of torch {recording.torch} at {divergence}"
+    return None
 
 
-def load(file: str) -> Recording:
-    """Read the last cell of ``file``.
+def load(file: str, torch: str | None = None) -> Recording:
+    """Read the run of ``file`` that was recorded on ``torch``; without such a run, the last one.
 
     Raises :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown
     race or fix.
@@ -91,11 +112,16 @@ def load(file: str) -> Recording:
     cells = required(document, "cells", list, file)
     if not cells:
         raise ScheduleError(f"{file}: no cell was recorded, so there is nothing to replay")
-    cell, where = cells[-1], f"{file}: the last cell"
+    default = required(document, "torch", str, file)
+    own = [cell.get("torch") if isinstance(cell, dict) else None for cell in cells]
+    torches = [each if isinstance(each, str) else default for each in own]
+    number = max((n for n, each in enumerate(torches) if torch and _same(each, torch)), default=len(cells) - 1)
+    cell = cells[number]
+    where = f"{file}: the last cell" if number == len(cells) - 1 else f"{file}: cell {number + 1}"
     recording = Recording(
         race=required(cell, "race", str, where),
         fix=required(cell, "fix", str, where),
-        torch=required(document, "torch", str, file),
+        torch=torches[number],
         schedule=_schedule(required(cell, "schedule", str, where), where),
         seams=strings(cell, "seams", where),
         trace=strings(cell, "trace", where),
@@ -106,6 +132,28 @@ def load(file: str) -> Recording:
     if recording.fix != PROCESSES:
         fixes.check(recording.fix)
     return recording
+
+
+def recorded_schedule(race: str, torch: str) -> Schedule | None:
+    """The schedule that was recorded to show ``race`` on exactly this release; ``None`` where there is none."""
+    file = fixtures() / "schedules" / f"{race}.json"
+    if not file.is_file():
+        return None
+    recording = load(str(file), torch)
+    shows = recording.outcome not in (Kind.OK, Kind.INCONCLUSIVE)
+    return recording.schedule if shows and recording.fix == fixes.NONE and recording.lists(torch) else None
+
+
+def add(race: str, cell: Mapping[str, Any], torch: str, folder: Path | None = None) -> Path | None:
+    """Add a run to the recorded schedules of ``race``. Returns the file; ``None`` where it lists this release."""
+    path = (folder or fixtures() / "schedules") / f"{race}.json"
+    if not path.is_file() or load(str(path), torch).lists(torch):
+        return None
+    document = read(str(path))
+    # The last one is replayed on releases that nobody recorded: it stays the last.
+    document["cells"].insert(0, {**cell, "torch": torch})
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return path
 
 
 def read(file: str) -> Any:

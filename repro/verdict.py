@@ -15,9 +15,10 @@ from enum import Enum
 from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
+from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
-from repro.recording import nondeterminism
+from repro.recording import nondeterminism, recorded_schedule
 
 
 class Verdict(str, Enum):
@@ -94,7 +95,9 @@ def matrix(
 
     Each cell runs so many ``times``; where the runs differ, it says nothing.
     """
-    experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+    experiments = [
+        _experiment(race, fix, laboratory.torch) for race in races for fix in columns(fixes, controls=controls)
+    ]
     runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
     for experiment in experiments:
@@ -113,8 +116,12 @@ def _agreed(runs: Sequence[Observation]) -> Observation:
     return replace(runs[0], outcome=Outcome(Kind.INCONCLUSIVE, f"not deterministic: {differs}"))
 
 
-def _experiment(race: str, fix: str) -> Experiment:
-    return Experiment(race=race, processes=True) if fix == PROCESSES else Experiment(race=race, fix=fix)
+def _experiment(race: str, fix: str, torch: str) -> Experiment:
+    """By the schedule recorded for this very release where there is one, else by the race's own."""
+    if fix == PROCESSES:
+        return Experiment(race=race, processes=True)
+    schedule = recorded_schedule(race, torch)
+    return Experiment(race=race, fix=fix, strategy=None if schedule is None else Replay(schedule))
 
 
 class Standing(Enum):

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from command_line import ROOT, command, environment, refused
+from packaging.version import Version
 
 from repro import fixes, gate, races, results
 from repro.expectations import PROCESSES, ExpectationError, Expected, expected, fixtures
+from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.gate import SEAM, SEARCH, Known, Look, Word
-from repro.outcome import Kind
+from repro.outcome import Kind, Outcome
+from repro.preflight import torch_version
 from repro.report import github, junit, markdown
 from repro.results import Report, ReportError, Seen
-from repro.verdict import Standing, columns
+from repro.verdict import Standing, Verdict, columns, matrix
 
 LINK = "https://example.org/1"
 SEAMS = ("compile_lock", "fx.trace", "fx.traced")
@@ -707,3 +713,70 @@ def test_a_report_that_cannot_be_read_is_named_with_the_place(tmp_path, content,
     path = tmp_path / "x.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     assert f"{path}{message}" in refused("gate", "--from", str(path), env=NOWHERE)
+
+
+# ---- with torch --------------------------------------------------------------------------------------------------
+
+RACE = "tracing-bystander"
+TORCH = Version(Version(torch_version()).base_version)
+SHOWS = Version("2.14") > TORCH
+
+
+def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
+    target = tmp_path / "gate.json"
+    done = command("gate", "--quick", "-n", "2", "--race", RACE, "--fix", "lock", "--json", str(target))
+    document = json.loads(target.read_text(encoding="utf-8"))
+
+    assert done.returncode == 0, done.stdout
+    assert "quick: each cell ran" in done.stdout
+    assert f"left out: {len(races.names()) - 1} of {len(races.names())} races" in done.stdout
+    assert [(cell["fix"], cell["verdict"]) for cell in document["cells"]] == [
+        (NONE, "FAILS" if SHOWS else "HOLDS"),
+        ("lock", "HOLDS"),
+    ]
+    # What it wrote can be judged again elsewhere; the other release must be red, by name.
+    other = "2.14.1" if SHOWS else "2.13.0"
+    done = command("gate", "--from", str(target), "--race", RACE, "--fix", "lock", "--against", other, env=NOWHERE)
+    assert done.returncode == 1
+    assert f"{RACE} / no fix: {'appears (error)' if SHOWS else 'does not appear any more'}" in done.stdout
+
+
+def test_the_full_gate_searches_for_a_race_that_stayed_away():
+    # A guard, or on a release that has the flag by thread one that is gone.
+    done = command("gate", "-n", "1", "--race", "first-call", "--fix", "lock", "--budget", "3")
+    assert "first-call: searched without a fix: " in done.stdout
+    assert done.returncode == (0 if Version("2.13") <= TORCH else 1), done.stdout
+
+
+def test_runs_that_differ_make_a_cell_inconclusive():
+    runs = [Observation(Outcome(Kind.OK, "one")), Observation(Outcome(Kind.ERROR, "two"))]
+
+    class Changing:
+        torch = "2.13.0"
+
+        def perform_all(self, experiments: list[Experiment]) -> Iterator[Observation]:
+            return (runs[number % 2] for number, _ in enumerate(experiments))
+
+    cells = list(matrix(Changing(), [RACE], ["lock"], controls=False, times=2))
+    assert [cell.verdict for cell in cells] == [Verdict.INCONCLUSIVE] * 2
+    assert cells[0].reason == "not deterministic: run 1 ended ok, run 2 error"
+
+
+def test_pytest_is_the_gate_of_another_baseline():
+    wanted = f"tests/races/test_races.py::test_every_cell_is_as_this_release_is_known_to_behave[{RACE}]"
+
+    def tested(version: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--torch-baseline={version}", wanted],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+
+    done = tested("2.14.1" if SHOWS else "2.13.0")
+    assert done.returncode == 1
+    assert f"{RACE}/none: {'appears (error)' if SHOWS else 'does not appear any more'}" in done.stdout
+    unknown = tested("2.0.0")
+    assert unknown.returncode == 4
+    assert "--torch-baseline: nothing is recorded of torch 2.0.0; recorded are: " in unknown.stderr

@@ -172,11 +172,11 @@ def replays(console: Console, recording: Recording, runs: Sequence[Observation],
     under = _under(recording.race, recording.fix)
     console.print(f"{under}, torch {torch}: {recording.outcome} {same} of {len(runs)}")
     console.print(f"  schedule: {recording.schedule}", markup=False, soft_wrap=True)
-    if torch.partition("+")[0] != recording.torch.partition("+")[0]:
-        console.print(f"  recorded on torch {recording.torch}: its trace is not compared", markup=False)
+    if not recording.lists(torch):
+        console.print(f"  notice: recorded on torch {recording.torch}, not on this release", markup=False)
     elif divergence := next(filter(None, map(recording.divergence, runs)), None):
         console.print(f"  left the recorded path at {divergence}", markup=False, soft_wrap=True)
-    if why := unproven(runs):
+    if why := unproven(runs, recording, torch):
         console.print(f"  inconclusive: {why}", markup=False, soft_wrap=True)
     for run in runs:
         if run.outcome.kind != recording.outcome:
