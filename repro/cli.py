@@ -368,6 +368,8 @@ def _check_gate(options: argparse.Namespace) -> None:
         races.documentation(options.bisect)
     if options.reports and len(options.reports) > 1 and not options.update:
         raise _Usage("--from takes more than one report only with --update")
+    if options.reports and len(options.reports) > 1 and (options.json or options.junit or options.markdown):
+        raise _Usage("--json, --junit and --markdown take one answer, and each --from gives one")
     if options.update and options.against:
         raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
     if options.torch_spec and options.reports:

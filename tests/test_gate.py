@@ -14,7 +14,7 @@ import pytest
 from command_line import ROOT, command, environment, refused
 from packaging.version import Version
 
-from repro import fixes, gate, races, results
+from repro import fixes, gate, races, recording, results
 from repro.expectations import PROCESSES, ExpectationError, Expected, expected, fixtures
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
@@ -26,6 +26,7 @@ from repro.results import Report, ReportError, Seen
 from repro.verdict import Standing, Verdict, columns, matrix
 
 LINK = "https://example.org/1"
+RACE = "tracing-bystander"
 SEAMS = ("compile_lock", "fx.trace", "fx.traced")
 TRACE = ("a:start#1>b", "b:start#1", "b:fx.trace#1>a", "a:end#1>b", "b:end#1")
 
@@ -385,6 +386,25 @@ def test_the_link_of_the_race_is_asked_for_only_where_a_failure_has_none(tmp_pat
         gate.acknowledge(report("2.13.0", none=seen("dense")), lambda race: None, tmp_path, tmp_path / "results")
 
 
+def test_a_race_that_shows_has_its_schedule_recorded_for_the_release(tmp_path):
+    schedules = tmp_path / "schedules"
+    schedules.mkdir()
+    file = schedules / f"{RACE}.json"
+    file.write_bytes((fixtures() / "schedules" / file.name).read_bytes())
+    shows = seen("error", ERROR, schedule="a:start#1>b")
+    new = Report("2.99.0", "3.11", "Linux", {RACE: SEAMS}, {(RACE, NONE): shows, (RACE, "lock"): seen()})
+
+    changed = gate.acknowledge(new, lambda race: LINK, tmp_path, tmp_path / "results", schedules)
+
+    assert file in changed
+    found = recording.load(str(file), "2.99.0")
+    assert found.lists("2.99.0")
+    assert (found.trace, found.seams, str(found.schedule)) == (TRACE, SEAMS, "a:start#1>b")
+    assert not recording.load(str(file), "2.98.0").lists("2.99.0")
+    # One of the release is there already.
+    assert file not in gate.acknowledge(new, lambda race: LINK, tmp_path, tmp_path / "results", schedules)
+
+
 # ---- bisect ------------------------------------------------------------------------------------------------------
 
 
@@ -667,6 +687,7 @@ def test_update_from_reports_writes_what_was_seen_and_then_it_is_expected(report
         (["--against", "nightly"], "nightly: no such file, and no release such as 2.13.0"),
         (["--against", "2.0.0"], "nothing is recorded of torch 2.0.0; recorded are: "),
         (["--from", "a.json", "--from", "b.json"], "--from takes more than one report only with --update"),
+        (["--update", "--from", "a", "--from", "b", "--markdown", "c"], "take one answer, and each --from gives one"),
         (["--update", "--against", "2.13.0"], "--update writes what is expected of one release"),
         (["--torch-spec", "torch", "--from", "a.json"], "--from runs nothing, so --torch-spec has nothing to do"),
         (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit and --markdown"),
@@ -717,7 +738,6 @@ def test_a_report_that_cannot_be_read_is_named_with_the_place(tmp_path, content,
 
 # ---- with torch --------------------------------------------------------------------------------------------------
 
-RACE = "tracing-bystander"
 TORCH = Version(Version(torch_version()).base_version)
 SHOWS = Version("2.14") > TORCH
 
