@@ -330,6 +330,8 @@ def _gate(options: argparse.Namespace) -> int:
         return environment.run(options.torch_spec, [*options.arguments, "--torch-spec="])
     if options.bisect or options.releases:
         return _recorded(options)
+    # What is recorded is read before the run, so that a file that cannot be read does not cost one.
+    results.recorded()
     yardstick = results.find(options.against) if options.against else None
     codes = []
     for content, report, looks in _reports(options):
@@ -413,7 +415,8 @@ def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
 def _left_out(options: argparse.Namespace) -> list[str]:
     notes = []
     if options.quick and not options.reports:
-        notes.append("quick: each cell ran once; left out: repeats, and searches for races that stayed away")
+        once = "" if options.n and options.n > 1 else "each cell ran once, and "
+        notes.append(f"quick: {once}no race that stayed away was searched for")
     if options.races:
         notes.append(f"left out: {len(set(races.names()) - set(options.races))} of {len(races.names())} races")
     if options.fixes:
