@@ -6,12 +6,15 @@ Torch never runs in a test process: each run has a process of its own in the lab
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from repro import gate, results
+from repro.gate import Known
 from repro.laboratory import Laboratory
+from repro.results import Place, Report
 
 # Each example is several compiles, so few are drawn in CI and a failure is reported as it was found; the long
 # profile draws anew each time, and shrinks.
@@ -24,6 +27,29 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the tests that take many minutes too")
+    parser.addoption(
+        "--torch-baseline",
+        metavar="VERSION",
+        help="hold the cells of tests/races against what is recorded of this release (default: the installed one, "
+        "or where nothing is recorded of it, the newest)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if version := config.getoption("--torch-baseline"):
+        try:
+            results.find(version)
+        except results.ReportError as error:
+            raise pytest.UsageError(f"--torch-baseline: {error}") from None
+
+
+@pytest.fixture(scope="session")
+def known(request: pytest.FixtureRequest) -> Callable[[Report, Sequence[Place]], Known]:
+    """What a report is held against, given the cells that it must have."""
+    version = request.config.getoption("--torch-baseline")
+    if version:
+        return lambda report, places: gate.other(results.find(version))
+    return lambda report, places: gate.release(report, places, results.recorded())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """``python -m repro``: the command line.
 
-Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to
-behave, 1 not; all: 2 bad usage or input, 3 inconclusive.
+Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix`` and ``gate``: 0 as this release is
+known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from repro.verdict import Cell
+    from repro.gate import Gate, Look
+    from repro.results import Report
+    from repro.verdict import Cell, Standing
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 
@@ -28,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     try:
         options = _parser().parse_args(arguments)
-        if options.json is not None:
-            _check_target(options.json)
+        options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+        _check_targets(options)
         code = int(options.command(options))
         sys.stdout.flush()
         return code
@@ -62,10 +64,15 @@ def _say(message: str) -> None:
     print(f"repro: {lines[0]}" + (f" ... {lines[-1]}" if len(lines) > 1 else ""), file=sys.stderr)
 
 
-def _check_target(target: str) -> None:
-    from repro.report import document
+def _check_targets(options: argparse.Namespace) -> None:
+    targets = {f"--{name}": getattr(options, name, None) for name in ("json", "junit", "markdown")}
+    if list(targets.values()).count("-") > 1:
+        raise _Usage("standard output can take only one of --json, --junit and --markdown")
+    for option, target in targets.items():
+        if target is not None:
+            from repro.report import document
 
-    document.check_target(target)
+            document.check_target(target, option)
 
 
 def _bad_input() -> tuple[type[Exception], ...]:
@@ -73,6 +80,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
     from repro.interleave.schedule import ScheduleError
     from repro.preflight import NotReady
     from repro.report.document import Unwritable
+    from repro.results import ReportError
     from repro.sandbox import SandboxError
 
     return (
@@ -83,6 +91,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
         ScheduleError,
         NotReady,
         Unwritable,
+        ReportError,
         SandboxError,
     )
 
@@ -125,11 +134,57 @@ def _parser() -> argparse.ArgumentParser:
     _search_options(table)
     table.set_defaults(command=_matrix)
 
+    _gate_options(_command(commands, "gate", "one red or green answer about a release of torch, with reasons"))
+
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
     replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     replay.set_defaults(command=_replay)
     return parser
+
+
+_GATE = """
+Measures every cell, and compares: outcomes with fixtures/expectations/, how each failure comes about with
+fixtures/results/. Red both ways: what should appear and does not must be acknowledged with --update. A release
+newer than any recorded one is compared with the newest.
+
+By default each cell is replayed three times, and a race that its recorded schedule does not show is searched for
+by others, so that a schedule that has grown stale is not taken for a race that is gone. --quick replays each cell
+once and searches nothing: for every pull request; the full gate is for the decision to upgrade.
+"""
+
+
+def _gate_options(gate: argparse.ArgumentParser) -> None:
+    gate.description = _GATE
+    gate.formatter_class = argparse.RawDescriptionHelpFormatter
+    gate.set_defaults(command=_gate)
+    what = gate.add_argument_group("what is judged")
+    what.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
+    what.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
+    what.add_argument(
+        "--from",
+        action="append",
+        metavar="FILE",
+        dest="reports",
+        help="judge what matrix or gate wrote with --json, and run nothing (with --update repeatable)",
+    )
+    what.add_argument(
+        "--torch-spec",
+        metavar="SPEC",
+        help="run under another torch: what pip install takes ('torch==2.14.1'), or the path of a Python",
+    )
+    what.add_argument("--against", metavar="OLD", help="compare with this report, or this recorded release, instead")
+    how = gate.add_argument_group("how")
+    how.add_argument("--quick", action="store_true", help="each cell once, no search")
+    how.add_argument("-n", type=_positive, metavar="N", help="replays of each cell (default: 3, with --quick 1)")
+    how.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to search (default: 200)")
+    answer = gate.add_argument_group("the answer")
+    answer.add_argument("--update", action="store_true", help="write what was seen as expected of this release")
+    answer.add_argument("--junit", metavar="FILE", help="write the answer as JUnit XML")
+    answer.add_argument("--markdown", metavar="FILE", help="write the answer as Markdown")
+    recorded = gate.add_argument_group("from what is recorded, without a run")
+    recorded.add_argument("--bisect", metavar="RACE", help="at which recorded release a race changed")
+    recorded.add_argument("--releases", action="store_true", help="print the table of releases by race as Markdown")
 
 
 def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str) -> argparse.ArgumentParser:
@@ -161,10 +216,11 @@ def _seed(text: str) -> int:
 
 
 def _console(options: argparse.Namespace) -> Console:
-    """Where people read: standard output, or standard error where standard output belongs to the JSON."""
+    """Where people read: standard output, or standard error where standard output belongs to a document."""
     from rich.console import Console
 
-    console = Console(stderr=options.json == "-", highlight=False)
+    taken = "-" in (options.json, getattr(options, "junit", None), getattr(options, "markdown", None))
+    console = Console(stderr=taken, highlight=False)
     if not console.is_terminal:
         # A file has no edge to wrap at.
         console.width = 200
@@ -243,7 +299,7 @@ def _explore(options: argparse.Namespace) -> int:
 
 def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
-    from repro.verdict import Standing, standing
+    from repro.verdict import standing
 
     chosen = options.races or races.names()
     for race in chosen:
@@ -256,15 +312,178 @@ def _matrix(options: argparse.Namespace) -> int:
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
     _write(options, document.of_cells("matrix", torch, cells, seeds=[options.seed] if options.search else []))
-    return {Standing.AS_EXPECTED: OK, Standing.NOT: SHOWN, Standing.INCONCLUSIVE: INCONCLUSIVE}[standing(cells)]
+    return _exit(standing(cells))
+
+
+def _exit(standing: Standing) -> int:
+    from repro.verdict import Standing
+
+    return {Standing.AS_EXPECTED: OK, Standing.NOT: SHOWN, Standing.INCONCLUSIVE: INCONCLUSIVE}[standing]
+
+
+def _gate(options: argparse.Namespace) -> int:
+    from repro import environment, gate, results
+
+    _check_gate(options)
+    if options.torch_spec:
+        # An empty one stands for the torch that is here.
+        return environment.run(options.torch_spec, [*options.arguments, "--torch-spec="])
+    if options.bisect or options.releases:
+        return _recorded(options)
+    # What is recorded is read before the run, so that a file that cannot be read does not cost one.
+    results.recorded()
+    yardstick = results.find(options.against) if options.against else None
+    codes = []
+    for content, report, looks in _reports(options):
+        answer = _judge(options, report, yardstick, looks)
+        _show(options, answer, content)
+        if options.update:
+            for path in gate.acknowledge(report, _link):
+                _console(options).print(f"written: {path}", markup=False, soft_wrap=True)
+            answer = _judge(options, report, yardstick, looks)
+        codes.append(_exit(answer.standing))
+    return max(codes)
+
+
+def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None, looks: Sequence[Look]) -> Gate:
+    from repro import gate, results
+    from repro.verdict import columns
+
+    chosen = columns(options.fixes or fixes.names(), controls=options.fixes is None)
+    places = [(race, fix) for race in options.races or races.names() for fix in chosen]
+    if yardstick is not None:
+        # Two reports may know other races than this version does.
+        both = sorted({*yardstick.cells, *report.cells})
+        places = [p for p in both if p[0] in (options.races or [p[0]]) and (options.fixes is None or p[1] in chosen)]
+    known = gate.other(yardstick) if yardstick else gate.release(report, places, results.recorded())
+    return gate.compare(known, report, places, looks=looks, notes=_left_out(options))
+
+
+def _check_gate(options: argparse.Namespace) -> None:
+    for race in options.races or []:
+        races.documentation(race)
+    for fix in options.fixes or []:
+        fixes.check(fix)
+        if fix.endswith(".py"):
+            raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
+    if options.bisect:
+        races.documentation(options.bisect)
+    if options.reports and len(options.reports) > 1 and not options.update:
+        raise _Usage("--from takes more than one report only with --update")
+    if options.reports and len(options.reports) > 1 and (options.json or options.junit or options.markdown):
+        raise _Usage("--json, --junit and --markdown take one answer, and each --from gives one")
+    if options.update and options.against:
+        raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
+    if options.torch_spec and options.reports:
+        raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
+
+
+def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Report, list[Look]]]:
+    """What is to be judged: the document, the report in it, and what was searched."""
+    from repro import results
+    from repro.report import document
+
+    if options.reports:
+        for file in options.reports:
+            report = results.load(file)
+            yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report, []
+        return
+    times = options.n or (1 if options.quick else 3)
+    chosen, columns = options.races or races.names(), options.fixes or fixes.names()
+    torch, cells = _measure(options, chosen, columns, controls=options.fixes is None, times=times)
+    looks = [] if options.quick else _look(options, cells)
+    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0])
+    yield content, results.of_document(content), looks
+
+
+def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
+    """Search, without a fix, for the races that their recorded schedules do not show."""
+    from repro.exploring import second_look
+    from repro.laboratory import Laboratory
+    from repro.verdict import Verdict
+
+    away = [cell.race for cell in cells if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS]
+    with _progress() as progress, Laboratory(lanes=2) as laboratory:
+        bar = progress.add_task("searches", total=len(away))
+        looks = []
+        for race in away:
+            looks.append(second_look(laboratory, race, budget=options.budget))
+            progress.advance(bar)
+    return looks
+
+
+def _left_out(options: argparse.Namespace) -> list[str]:
+    notes = []
+    if options.quick and not options.reports:
+        once = "" if options.n and options.n > 1 else "each cell ran once, and "
+        notes.append(f"quick: {once}no race that stayed away was searched for")
+    if options.races:
+        notes.append(f"left out: {len(set(races.names()) - set(options.races))} of {len(races.names())} races")
+    if options.fixes:
+        notes.append("left out: all fixes but the named ones, and the control group")
+    return notes
+
+
+def _link(race: str) -> str | None:
+    """The upstream link of a race; its file imports torch, which stays out of this process."""
+    from repro.sandbox import Sandbox, SandboxError
+
+    with Sandbox() as sandbox:
+        ended = sandbox.run("repro.races:link", race, timeout=600)
+    if ended.outcome.kind != "ok":
+        raise SandboxError(f"cannot read the upstream link of {race}: {ended.outcome.reason}")
+    link: str | None = ended.value
+    return link
+
+
+def _show(options: argparse.Namespace, answer: Gate, content: dict[str, Any]) -> None:
+    from repro.report import document, github, junit, markdown, terminal
+
+    console = _console(options)
+    terminal.gate(console, answer)
+    if github.here():
+        for line in github.errors(answer):
+            console.print(line, markup=False, soft_wrap=True)
+        github.summary(answer)
+    if options.junit is not None:
+        document.write_text(junit.gate(answer), options.junit, "--junit")
+    if options.markdown is not None:
+        document.write_text(markdown.gate(answer), options.markdown, "--markdown")
+    _write(options, {**content, **document.of_gate(answer)})
+
+
+def _recorded(options: argparse.Namespace) -> int:
+    """What the recorded reports say by themselves."""
+    from repro import gate, results
+    from repro.report import document, markdown, terminal
+    from repro.verdict import columns
+
+    records = results.recorded()
+    if options.releases:
+        sys.stdout.write(markdown.releases(records))
+        return OK
+    chosen = columns(options.fixes or fixes.names(), controls=options.fixes is None)
+    found = gate.bisect(records, options.bisect, chosen)
+    terminal.bisected(_console(options), options.bisect, found)
+    content = {
+        "race": options.bisect,
+        "changes": {
+            fix: [{"torch": str(version), "outcome": seen.outcome.value} for version, seen in line]
+            for fix, line in found.items()
+        },
+    }
+    _write(options, document.envelope("gate", None, content, seeds=[]))
+    releases = {record.version for record in records if any(race == options.bisect for race, _ in record.cells)}
+    return OK if len(releases) > 1 else INCONCLUSIVE
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from repro import preflight
     from repro.laboratory import Laboratory
     from repro.recording import load, unproven
     from repro.report import document, terminal
 
-    recording = load(options.file)
+    recording = load(options.file, preflight.torch_version())
     with Laboratory(lanes=min(2, options.n)) as laboratory:
         runs = list(laboratory.perform_all([recording.experiment()] * options.n))
     console = _console(options)
@@ -276,13 +495,19 @@ def _replay(options: argparse.Namespace) -> int:
             "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
         ),
     )
-    if unproven(runs):
+    if unproven(runs, recording, laboratory.torch):
         return INCONCLUSIVE
     return SHOWN if runs[0].failed else OK
 
 
 def _measure(
-    options: argparse.Namespace, races: Sequence[str], fixes: Sequence[str], *, controls: bool, search: bool = False
+    options: argparse.Namespace,
+    races: Sequence[str],
+    fixes: Sequence[str],
+    *,
+    controls: bool,
+    search: bool = False,
+    times: int = 1,
 ) -> tuple[str, list[Cell]]:
     """Judge the cells, by replay or by search."""
     from repro import exploring
@@ -301,7 +526,7 @@ def _measure(
                 laboratory, races, fixes, strategy=options.strategy, budget=options.budget, seed=options.seed
             )
             if search
-            else matrix(laboratory, races, fixes, controls=controls)
+            else matrix(laboratory, races, fixes, controls=controls, times=times)
         )
         for cell in found:
             cells.append(cell)

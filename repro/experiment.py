@@ -61,8 +61,13 @@ class Observation:
 
     @property
     def signature(self) -> str:
-        """What makes two failures the same: the kind, and for an error its type and the torch frame."""
+        """What makes two failures the same: the kind, and the type and torch frame of what was raised, or the signal.
+
+        Where more was raised, what a lone call raised, or the first thread that failed.
+        """
         details = self.outcome.details
+        raised = next(iter(details.get("errors", {}).values()), details)
+        source = details if "type" in details else details.get("lone call", raised)
         return ":".join(
-            [self.outcome.kind, *(str(details[key]) for key in ("type", "frame", "signal") if key in details)]
+            [self.outcome.kind, *(str(source[key]) for key in ("type", "frame", "signal") if key in source)]
         )

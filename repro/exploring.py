@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from repro.expectations import expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
+from repro.gate import Look
 from repro.interleave.bounded import Bounded
 from repro.interleave.exploration import Exploration
 from repro.interleave.explore import explore
@@ -123,6 +124,16 @@ def matrix(
             yield Cell(
                 race, fix, found.verdict, found.reason, _shown(found), expected(race, fix, laboratory.torch), "search"
             )
+
+
+def second_look(laboratory: Laboratory, race: str, *, budget: int) -> Look:
+    """Whether a race that its recorded schedule does not show is shown by another one."""
+    found = search(laboratory, race, budget=budget, stop_after=1)
+    failures = found.exploration.failures
+    if not failures:
+        return Look(race, f"searched without a fix: {found.exploration}; {found.reason}")
+    schedule = found.smallest.case.schedule if found.smallest is not None else failures[0].schedule
+    return Look(race, found.reason, str(schedule))
 
 
 def _shown(found: Searched) -> Observation:

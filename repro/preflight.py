@@ -72,10 +72,14 @@ def check_compiler() -> None:
         raise NotReady(f"the C++ compiler {command[0]} does not work: {why}; mend it, or point CXX at another")
 
 
+def cache_base() -> Path:
+    """The directory for all that is kept between runs."""
+    return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("flex-attention-races"))
+
+
 def cache_directory(torch: str) -> Path:
     """Where compiled kernels are kept between runs, one directory a torch build and Python; made if need be."""
-    base = os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("flex-attention-races")
-    directory = Path(base) / f"torch-{torch}-python-{platform.python_version()}"
+    directory = cache_base() / f"torch-{torch}-python-{platform.python_version()}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as probe:

@@ -2,18 +2,21 @@
 
 Forward compatible: the trace is compared at the seams and locks that stood when it was recorded, so a seam that a
 release gains does not break an old schedule. Fields that are not known here are ignored; another schema is an error.
+
+A file may hold one run for each of several releases: a cell with a ``torch`` of its own is of that release. On a
+release that it does not list, the last one is replayed, and leaving its path says nothing about the race.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repro import fixes, races
-from repro.expectations import PROCESSES
+from repro.expectations import PROCESSES, fixtures
 from repro.experiment import Experiment, Observation
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule, ScheduleError, first_divergence, steps_to_json
@@ -44,6 +47,10 @@ class Recording:
             return Experiment(race=self.race, processes=True, workloads=self.workloads)
         return Experiment(race=self.race, fix=self.fix, strategy=Replay(self.schedule), workloads=self.workloads)
 
+    def lists(self, torch: str) -> bool:
+        """Whether this was recorded on the release ``torch``."""
+        return _same(self.torch, torch)
+
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
         new = set(observation.seams) - set(self.seams)
@@ -54,6 +61,11 @@ class Recording:
             if new.isdisjoint({step.seam, step.seam.removeprefix("wait:"), step.seam.removesuffix(".acquire")})
         ]
         return first_divergence(self.trace, steps_to_json(known))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two builds are of one release: what follows ``+`` says only how it was built."""
+    return one.partition("+")[0] == other.partition("+")[0]
 
 
 def nondeterminism(runs: Sequence[Observation]) -> str | None:
@@ -67,8 +79,12 @@ def nondeterminism(runs: Sequence[Observation]) -> str | None:
     return None
 
 
-def unproven(runs: Sequence[Observation]) -> str | None:
-    """Why these replays say nothing, in words; ``None`` when they say something."""
+def unproven(runs: Sequence[Observation], recording: Recording | None = None, torch: str | None = None) -> str | None:
+    """Why these replays say nothing, in words; ``None`` when they say something.
+
+    Given the ``recording`` and the ``torch`` that replayed it, it counts too whether the path of another release was
+    left.
+    """
     for run in runs:
         if not run.conclusive:
             return run.outcome.reason
@@ -77,37 +93,39 @@ def unproven(runs: Sequence[Observation]) -> str | None:
             return f"the schedule was not reached: {absent[0]}"
         if not run.steps and not run.failed:
             return "no schedule ran"
-    differs = nondeterminism(runs)
-    return f"not deterministic: {differs}" if differs else None
+    if differs := nondeterminism(runs):
+        return f"not deterministic: {differs}"
+    if recording is not None and torch is not None and not recording.lists(torch):
+        divergence = next(filter(None, map(recording.divergence, runs)), None)
+        if divergence is not None:
+            return f"left the path of torch {recording.torch} at {divergence}"
+    return None
 
 
-def load(file: str) -> Recording:
-    """Read the last cell of ``file``.
+def load(file: str, torch: str | None = None) -> Recording:
+    """Read the run of ``file`` that was recorded on ``torch``; without such a run, the last one.
 
     Raises :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown
     race or fix.
     """
-    try:
-        document: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScheduleError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ScheduleError(f"{file}: not valid JSON: {error}") from None
-    schema = _field(document, "schema", int, file)
-    if schema != SCHEMA:
-        raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
-    cells = _field(document, "cells", list, file)
+    document = read(file)
+    cells = required(document, "cells", list, file)
     if not cells:
         raise ScheduleError(f"{file}: no cell was recorded, so there is nothing to replay")
-    cell, where = cells[-1], f"{file}: the last cell"
+    default = required(document, "torch", str, file)
+    own = [cell.get("torch") if isinstance(cell, dict) else None for cell in cells]
+    torches = [each if isinstance(each, str) else default for each in own]
+    number = max((n for n, each in enumerate(torches) if torch and _same(each, torch)), default=len(cells) - 1)
+    cell = cells[number]
+    where = f"{file}: the last cell" if number == len(cells) - 1 else f"{file}: cell {number + 1}"
     recording = Recording(
-        race=_field(cell, "race", str, where),
-        fix=_field(cell, "fix", str, where),
-        torch=_field(document, "torch", str, file),
-        schedule=_schedule(_field(cell, "schedule", str, where), where),
-        seams=_strings(cell, "seams", where),
-        trace=_strings(cell, "trace", where),
-        outcome=_outcome(_field(cell, "outcome", str, where), where),
+        race=required(cell, "race", str, where),
+        fix=required(cell, "fix", str, where),
+        torch=torches[number],
+        schedule=_schedule(required(cell, "schedule", str, where), where),
+        seams=strings(cell, "seams", where),
+        trace=strings(cell, "trace", where),
+        outcome=outcome_named(required(cell, "outcome", str, where), where),
         workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)
@@ -116,7 +134,44 @@ def load(file: str) -> Recording:
     return recording
 
 
-def _field(data: Any, name: str, kind: type, where: str) -> Any:
+def recorded_schedule(race: str, torch: str) -> Schedule | None:
+    """The schedule that was recorded to show ``race`` on exactly this release; ``None`` where there is none."""
+    file = fixtures() / "schedules" / f"{race}.json"
+    if not file.is_file():
+        return None
+    recording = load(str(file), torch)
+    shows = recording.outcome not in (Kind.OK, Kind.INCONCLUSIVE)
+    return recording.schedule if shows and recording.fix == fixes.NONE and recording.lists(torch) else None
+
+
+def add(race: str, cell: Mapping[str, Any], torch: str, folder: Path | None = None) -> Path | None:
+    """Add a run to the recorded schedules of ``race``. Returns the file; ``None`` where it lists this release."""
+    path = (folder or fixtures() / "schedules") / f"{race}.json"
+    if not path.is_file() or load(str(path), torch).lists(torch):
+        return None
+    document = read(str(path))
+    # The last one is replayed on releases that nobody recorded: it stays the last.
+    document["cells"].insert(0, {**cell, "torch": torch})
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def read(file: str) -> Any:
+    """The document that ``--json`` wrote into ``file``. Raises :class:`repro.interleave.ScheduleError`."""
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScheduleError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError(f"{file}: not valid JSON: {error}") from None
+    schema = required(document, "schema", int, file)
+    if schema != SCHEMA:
+        raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
+    return document
+
+
+def required(data: Any, name: str, kind: type, where: str) -> Any:
+    """``data[name]``, which must be a ``kind``. Raises :class:`repro.interleave.ScheduleError`."""
     if not isinstance(data, dict) or name not in data:
         raise ScheduleError(f"{where}: no field {name!r}; is this a file that --json wrote?")
     if type(data[name]) is not kind:
@@ -124,8 +179,9 @@ def _field(data: Any, name: str, kind: type, where: str) -> Any:
     return data[name]
 
 
-def _strings(data: Any, name: str, where: str) -> tuple[str, ...]:
-    found = _field(data, name, list, where)
+def strings(data: Any, name: str, where: str) -> tuple[str, ...]:
+    """``data[name]``, which must be a list of strings. Raises :class:`repro.interleave.ScheduleError`."""
+    found = required(data, name, list, where)
     for index, item in enumerate(found):
         if not isinstance(item, str):
             raise ScheduleError(f"{where}: '{name}[{index}]' is of type {type(item).__name__}, not str")
@@ -143,7 +199,7 @@ def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:
     if cell.get("workloads") is None:
         return None
     found = []
-    for index, data in enumerate(_field(cell, "workloads", list, where)):
+    for index, data in enumerate(required(cell, "workloads", list, where)):
         try:
             found.append(Workload.from_json(data))
         except (ValueError, TypeError) as error:
@@ -151,7 +207,7 @@ def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:
     return tuple(found)
 
 
-def _outcome(value: str, where: str) -> Kind:
+def outcome_named(value: str, where: str) -> Kind:
     try:
         return Kind(value)
     except ValueError:

@@ -9,14 +9,16 @@ proves nothing about any fix.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
+from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
-from repro.outcome import Kind
+from repro.outcome import Kind, Outcome
+from repro.recording import nondeterminism, recorded_schedule
 
 
 class Verdict(str, Enum):
@@ -86,11 +88,20 @@ def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
     return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
 
 
-def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
-    """All cells, race by race; of each race the run without a fix comes first."""
-    experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+def matrix(
+    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool, times: int = 1
+) -> Iterator[Cell]:
+    """All cells, race by race; of each race the run without a fix comes first.
+
+    Each cell runs so many ``times``; where the runs differ, it says nothing.
+    """
+    experiments = [
+        _experiment(race, fix, laboratory.torch) for race in races for fix in columns(fixes, controls=controls)
+    ]
+    runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
-    for experiment, observation in zip(experiments, laboratory.perform_all(experiments), strict=True):
+    for experiment in experiments:
+        observation = _agreed([next(runs) for _ in range(times)])
         fix = PROCESSES if experiment.processes else experiment.fix
         if fix == NONE:
             baseline = observation
@@ -98,8 +109,19 @@ def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *
         yield judge(experiment.race, fix, observation, baseline, expected(experiment.race, fix, laboratory.torch))
 
 
-def _experiment(race: str, fix: str) -> Experiment:
-    return Experiment(race=race, processes=True) if fix == PROCESSES else Experiment(race=race, fix=fix)
+def _agreed(runs: Sequence[Observation]) -> Observation:
+    differs = nondeterminism(runs)
+    if differs is None:
+        return runs[0]
+    return replace(runs[0], outcome=Outcome(Kind.INCONCLUSIVE, f"not deterministic: {differs}"))
+
+
+def _experiment(race: str, fix: str, torch: str) -> Experiment:
+    """By the schedule recorded for this very release where there is one, else by the race's own."""
+    if fix == PROCESSES:
+        return Experiment(race=race, processes=True)
+    schedule = recorded_schedule(race, torch)
+    return Experiment(race=race, fix=fix, strategy=None if schedule is None else Replay(schedule))
 
 
 class Standing(Enum):

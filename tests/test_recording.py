@@ -12,7 +12,7 @@ from repro.fixes import NONE
 from repro.interleave import Schedule, ScheduleError, Step, Switch
 from repro.interleave.replay import Replay, SwitchFate
 from repro.outcome import Kind, Outcome
-from repro.recording import Recording, load, nondeterminism, unproven
+from repro.recording import Recording, add, load, nondeterminism, recorded_schedule, unproven
 from repro.report import document
 from repro.verdict import judge
 
@@ -163,3 +163,58 @@ def test_replays_that_end_alike_prove_something():
 )
 def test_replays_that_prove_nothing_say_why(runs, why):
     assert unproven(runs).startswith(why)
+
+
+def test_another_path_on_another_release_proves_nothing_and_on_its_own_is_only_told(tmp_path):
+    recording = recorded(tmp_path / "x.json", seen())
+    other = [seen(STEPS[1:])]
+    assert unproven(other, recording, recording.torch) is None
+    assert unproven(other, recording, f"{recording.torch}+cu130") is None
+    assert unproven(other, recording, "2.99.0") == (
+        f"left the path of torch {recording.torch} at step 1: recorded a:start#1>b, now b:start#1"
+    )
+    assert unproven([seen()], recording, "2.99.0") is None
+
+
+# ---- several releases --------------------------------------------------------------------------------------------
+
+CELL = {
+    "race": RACE,
+    "fix": NONE,
+    "outcome": "error",
+    "schedule": "a:start#1>b",
+    "seams": [],
+    "trace": ["a:start#1>b"],
+}
+
+
+def test_a_file_lists_several_releases_and_the_last_is_for_all_others(tmp_path):
+    path = tmp_path / f"{RACE}.json"
+    was = recorded(path, seen(), NONE)
+
+    assert add(RACE, CELL, "2.11.0", tmp_path) == path
+    assert add(RACE, CELL, "2.11.0", tmp_path) is None
+    assert add(RACE, CELL, was.torch, tmp_path) is None
+    assert add("another", CELL, "2.11.0", tmp_path) is None
+
+    old = load(str(path), "2.11.0+cpu")
+    assert (old.torch, str(old.schedule), old.outcome) == ("2.11.0", "a:start#1>b", Kind.ERROR)
+    assert old.lists("2.11.0")
+    for torch in (None, was.torch, "2.99.0"):
+        assert load(str(path), torch) == was
+
+
+def test_a_cell_runs_by_the_schedule_recorded_for_its_release(tmp_path, monkeypatch):
+    path = tmp_path / "schedules" / f"{RACE}.json"
+    path.parent.mkdir()
+    was = recorded(path, seen(), NONE)
+    add(RACE, CELL, "2.11.0", path.parent)
+    add(RACE, {**CELL, "outcome": "ok"}, "2.12.0", path.parent)
+    monkeypatch.setattr("repro.recording.fixtures", lambda: tmp_path)
+
+    assert recorded_schedule(RACE, was.torch) == was.schedule
+    assert recorded_schedule(RACE, "2.11.0") == Schedule.parse("a:start#1>b")
+    # Not of this release, not one that shows the race, no file at all: the race's own counts.
+    assert recorded_schedule(RACE, "2.99.0") is None
+    assert recorded_schedule(RACE, "2.12.0") is None
+    assert recorded_schedule("another", "2.11.0") is None

@@ -106,6 +106,11 @@ def load(name: str) -> Race:
     return race
 
 
+def link(name: str) -> str | None:
+    """The first upstream thread of a race. Imports torch."""
+    return next(iter(load(name).upstream), None)
+
+
 def _checked(name: str) -> str:
     if name not in names():
         near = get_close_matches(name, names(), n=3, cutoff=0.4)

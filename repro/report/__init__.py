@@ -1,1 +1,4 @@
-"""What people and machines read: ``terminal`` for people, ``document`` for JSON."""
+"""What people and machines read: ``terminal`` for people, ``document`` for JSON.
+
+Of the gate's answer there are ``markdown``, ``junit`` and ``github`` too.
+"""

@@ -15,6 +15,7 @@ from typing import Any
 from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
+from repro.gate import Gate
 from repro.interleave.exploration import Exploration
 from repro.interleave.schedule import steps_to_json
 from repro.recording import SCHEMA
@@ -39,6 +40,21 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
 
 def of_cells(command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = ()) -> dict[str, Any]:
     return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
+
+
+def of_gate(answer: Gate) -> dict[str, Any]:
+    """What the gate says, beside the cells that it speaks of."""
+    return {
+        "standing": answer.standing.value,
+        "against": answer.against,
+        "changes": [
+            {**{key: plain(value) for key, value in dataclasses.asdict(change).items()}, "red": change.red}
+            for change in answer.changes
+        ],
+        "gained_seams": list(answer.gained),
+        "meaning": list(answer.meaning),
+        "notes": list(answer.notes),
+    }
 
 
 def of_run(torch: str, experiment: Experiment, observation: Observation) -> dict[str, Any]:
@@ -133,7 +149,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
-def check_target(target: str) -> None:
+def check_target(target: str, option: str = "--json") -> None:
     """Find out before a long run whether :func:`write` can write there. Raises :class:`Unwritable`."""
     if target == "-":
         return
@@ -146,12 +162,16 @@ def check_target(target: str) -> None:
             _beside(path).touch(exist_ok=False)
             _beside(path).unlink()
     except OSError as error:
-        raise _unwritable(target, error) from None
+        raise _unwritable(target, error, option) from None
 
 
 def write(document: Mapping[str, Any], target: str) -> None:
+    """Write ``document`` as JSON; see :func:`write_text`."""
+    write_text(json.dumps(document, indent=2) + "\n", target)
+
+
+def write_text(text: str, target: str, option: str = "--json") -> None:
     """Write to the file ``target``, whole or not at all; ``-`` is standard output. Raises :class:`Unwritable`."""
-    text = json.dumps(document, indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
@@ -168,7 +188,7 @@ def write(document: Mapping[str, Any], target: str) -> None:
             _beside(path).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise _unwritable(target, error) from None
+        raise _unwritable(target, error, option) from None
 
 
 def _place(target: str) -> tuple[Path, bool]:
@@ -184,5 +204,5 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
-def _unwritable(target: str, error: OSError) -> Unwritable:
-    return Unwritable(f"cannot write {target!r}: {error.strerror}; give --json another file, or -")
+def _unwritable(target: str, error: OSError, option: str) -> Unwritable:
+    return Unwritable(f"cannot write {target!r}: {error.strerror}; give {option} another file, or -")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.version import Version
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,10 +16,12 @@ from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
 from repro.fixes import NONE
+from repro.gate import Change, Gate, Word
 from repro.interleave.replay import Replay
 from repro.outcome import Kind
 from repro.recording import Recording, unproven
 from repro.report import document
+from repro.results import Seen
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -114,17 +117,66 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
             )
 
 
+def gate(console: Console, answer: Gate) -> None:
+    """What changed, what that means for each fix, and the answer in one line at the end."""
+
+    def line(*parts: str | tuple[str, str]) -> None:
+        console.print(Text.assemble(*parts), soft_wrap=True)
+
+    line(f"torch {answer.torch} against {answer.against}")
+    for note in answer.notes:
+        line(f"  note: {note}")
+    for change in answer.red:
+        line("  ", (str(change.word), _WORDS[change.word]), f" {place(change)}: {change.text}")
+    for name in answer.gained:
+        line(f"  gained seam {name}")
+    if answer.meaning:
+        line("what it means:")
+    for sentence in answer.meaning:
+        line(f"  {sentence}")
+    style = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}[answer.standing]
+    line(f"{counted(answer)}; ", (answer.standing.value, style))
+
+
+def bisected(console: Console, race: str, found: Mapping[str, Sequence[tuple[Version, Seen]]]) -> None:
+    """The releases at which a race began to come to something, a line for each column."""
+    for fix, line in found.items():
+        steps = [f"{seen.outcome} from {version}" for version, seen in line]
+        for number, (_, seen) in enumerate(line):
+            if number and line[number - 1][1].outcome is seen.outcome:
+                steps[number] += f" in another way: {seen.signature}"
+        console.print(f"{_under(race, fix)}: {', '.join(steps)}", markup=False, soft_wrap=True)
+    if not any(len(line) > 1 for line in found.values()):
+        console.print("nothing changed over the recorded releases" if found else f"nothing is recorded of {race}")
+
+
+_WORDS = {word: "yellow" if word in (Word.LOST, Word.INCONCLUSIVE) else "red" for word in Word} | {
+    Word.BETTER: "green"
+}
+
+
+def counted(answer: Gate) -> str:
+    """How many there are of each word."""
+    words = [change.word for change in answer.changes]
+    return f"{len(words)} cells: " + (", ".join(f"{words.count(w)} {w}" for w in Word if w in words) or "none ran")
+
+
+def place(change: Change) -> str:
+    """The cell as a person says it."""
+    return f"{change.race} / {'no fix' if change.fix == NONE else change.fix}"
+
+
 def replays(console: Console, recording: Recording, runs: Sequence[Observation], torch: str) -> None:
     """How often the recorded outcome came again, and where a run left the recorded path."""
     same = sum(run.outcome.kind == recording.outcome for run in runs)
     under = _under(recording.race, recording.fix)
     console.print(f"{under}, torch {torch}: {recording.outcome} {same} of {len(runs)}")
     console.print(f"  schedule: {recording.schedule}", markup=False, soft_wrap=True)
-    if torch.partition("+")[0] != recording.torch.partition("+")[0]:
-        console.print(f"  recorded on torch {recording.torch}: its trace is not compared", markup=False)
+    if not recording.lists(torch):
+        console.print(f"  notice: recorded on torch {recording.torch}, not on this release", markup=False)
     elif divergence := next(filter(None, map(recording.divergence, runs)), None):
         console.print(f"  left the recorded path at {divergence}", markup=False, soft_wrap=True)
-    if why := unproven(runs):
+    if why := unproven(runs, recording, torch):
         console.print(f"  inconclusive: {why}", markup=False, soft_wrap=True)
     for run in runs:
         if run.outcome.kind != recording.outcome:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
-from repro import fixes, races
+from repro import fixes, gate, races, results
 from repro.expectations import PROCESSES, expected
 from repro.experiment import Experiment
 from repro.fixes import NONE
+from repro.gate import Known
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
-from repro.verdict import Verdict, matrix
+from repro.report import document
+from repro.results import Place, Report
+from repro.verdict import Standing, matrix
 
 RELEASES = ["2.9.1", "2.13.0", "2.14.1"]
 COLUMNS = [NONE, *fixes.names(), PROCESSES]
 
 
 @pytest.mark.parametrize("race", races.names())
-def test_every_cell_is_as_this_release_is_known_to_behave(race: str, laboratory: Laboratory) -> None:
+def test_every_cell_is_as_this_release_is_known_to_behave(
+    race: str, laboratory: Laboratory, known: Callable[[Report, Sequence[Place]], Known]
+) -> None:
     cells = list(matrix(laboratory, [race], fixes.names(), controls=True))
+    report = results.of_document(document.of_cells("gate", laboratory.torch, cells))
+    places = [(race, column) for column in COLUMNS]
 
-    assert [cell.fix for cell in cells] == COLUMNS
-    for cell in cells:
-        assert cell.as_expected, f"{race} / {cell.fix}: {cell.observation.outcome.kind}: {cell.reason}"
-        assert cell.verdict is not Verdict.INCONCLUSIVE
+    answer = gate.compare(known(report, places), report, places)
+
+    red = "\n".join(f"{change.id}: {change.text}" for change in answer.red)
+    assert answer.standing is Standing.AS_EXPECTED, f"against {answer.against}:\n{red}"
 
 
 @pytest.mark.parametrize("race", races.names())

@@ -150,9 +150,15 @@ def test_replays_tell_where_they_left_the_path_and_what_came_instead():
     assert "  ok: [it] was ok\n" in text
 
 
-def test_the_trace_of_another_release_is_not_compared():
+def test_on_a_release_that_is_not_listed_there_is_a_notice_and_another_path_says_nothing():
+    text = printed(terminal.replays, RECORDED, [seen(Kind.ERROR)], "2.14.1")
+    assert "  notice: recorded on torch 2.13.0+cpu, not on this release\n" in text
+    assert "inconclusive" not in text
     text = printed(terminal.replays, RECORDED, [seen(Kind.OK, STEPS[1:])], "2.14.1")
-    assert "  recorded on torch 2.13.0+cpu: its trace is not compared\n" in text
+    assert "  notice: recorded on torch 2.13.0+cpu, not on this release\n" in text
+    assert (
+        "  inconclusive: left the path of torch 2.13.0+cpu at step 1: recorded a:start#1>b, now b:start#1\n" in text
+    )
     assert "left the recorded path" not in text
 
 

@@ -1,0 +1,364 @@
+"""The upgrade gate: one red or green answer about a release of torch, with reasons. Pure functions on reports.
+
+Strict both ways: a race that should appear and does not is as red as one that should not and does. Good news is red
+until somebody acknowledges it (``gate --update``), or nobody would learn that a workaround can go. A failure is known
+by its exception type, the torch frame and, on the same Python, the seam trace; never by its message.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from packaging.version import Version
+
+from repro import expectations, recording, results
+from repro.expectations import PROCESSES, Expected
+from repro.fixes import NONE
+from repro.interleave.schedule import first_divergence
+from repro.outcome import Kind
+from repro.results import Place, Report, Seen
+from repro.verdict import Standing
+
+ACKNOWLEDGE = "acknowledge with gate --update"
+
+
+class Word(str, Enum):
+    """What one cell is, against what is known of it."""
+
+    SAME = "as recorded"
+    BETTER = "better"
+    WORSE = "worse"
+    OTHER = "other"
+    NEW = "new"
+    LOST = "lost"
+    INCONCLUSIVE = "inconclusive"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Known:
+    """The yardstick: outcomes by cell, and the report that has their signatures, where there is one."""
+
+    label: str
+    outcomes: Mapping[Place, Expected]
+    report: Report | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cell, or one seam (``race`` is then :data:`SEAM`), in a word and a sentence."""
+
+    race: str
+    fix: str
+    word: Word
+    text: str
+    was: str = ""
+    now: str = ""
+    upstream: str | None = None
+
+    @property
+    def red(self) -> bool:
+        return self.word is not Word.SAME
+
+    @property
+    def id(self) -> str:
+        """The same on every release."""
+        return f"{self.race}/{self.fix}"
+
+
+SEAM = "seam"
+SEARCH = "search"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A search for a race that its recorded schedule does not show; ``found`` is a schedule that does."""
+
+    race: str
+    text: str
+    found: str | None = None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The answer. ``meaning`` says by fix what the changes come to; ``notes`` what else a reader must know."""
+
+    torch: str
+    python: str
+    against: str
+    changes: tuple[Change, ...]
+    gained: tuple[str, ...] = ()
+    meaning: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def red(self) -> list[Change]:
+        return [change for change in self.changes if change.red]
+
+    @property
+    def standing(self) -> Standing:
+        """Inconclusive before anything else, as everywhere: no cell at all, or one that says nothing."""
+        unsaid = (Word.INCONCLUSIVE, Word.LOST)
+        cells = [change for change in self.changes if change.race != SEAM]
+        if not cells or any(change.word in unsaid for change in cells):
+            return Standing.INCONCLUSIVE
+        return Standing.NOT if self.red else Standing.AS_EXPECTED
+
+
+# ---- yardsticks ---------------------------------------------------------------------------------------------------
+
+
+def release(
+    report: Report, places: Iterable[Place], records: Sequence[Report], expected: Path | None = None
+) -> Known:
+    """What is written down of the report's own release, and of a new one what is known of the newest."""
+    outcomes = {}
+    for race, fix in places:
+        known = expectations.expected(race, fix, report.torch, expected)
+        if known is not None:
+            outcomes[race, fix] = known
+    own = results.best(records, report.version, report.minor)
+    if own is not None:
+        return Known(f"what is recorded of torch {own.version}", outcomes, own)
+    older = results.newest(records, report.version, report.minor)
+    if older is None:
+        return Known("what is expected of this release", outcomes, notes=("no release is recorded yet",))
+    last = max(record.version for record in records)
+    why = "is newer than any recorded release" if report.version > last else "is not recorded"
+    note = f"torch {report.version} {why}: it is compared with torch {older.version}"
+    return Known(f"what is known of torch {older.version}", outcomes, older, (note,))
+
+
+def other(report: Report) -> Known:
+    """Another release, by its report."""
+    return Known(
+        f"torch {report.version} (Python {report.minor})",
+        {place: Expected(seen.outcome, None) for place, seen in report.cells.items() if seen.conclusive},
+        report,
+    )
+
+
+# ---- comparison ---------------------------------------------------------------------------------------------------
+
+
+def compare(
+    known: Known,
+    report: Report,
+    places: Iterable[Place],
+    *,
+    looks: Iterable[Look] = (),
+    notes: Iterable[str] = (),
+) -> Gate:
+    """Every cell of ``places`` against the yardstick, and the seams; nothing is left out in silence.
+
+    ``looks`` are searches for races that stayed away.
+    """
+    wanted = list(dict.fromkeys(places))
+    cells = [_cell(place, known, report) for place in wanted]
+    looks = list(looks)
+    elsewhere = [
+        Change(look.race, SEARCH, Word.WORSE, f"appears by another schedule, {look.found}: {look.text}")
+        for look in looks
+        if look.found
+    ]
+    lost, gained = _seams(known.report, report, {race for race, _ in wanted})
+    gone = f"does not stand any more: mend repro/torch_names.toml, or {ACKNOWLEDGE}"
+    return Gate(
+        torch=report.torch,
+        python=report.python,
+        against=known.label,
+        changes=(*cells, *elsewhere, *(Change(SEAM, name, Word.LOST, f"seam {name} {gone}") for name in lost)),
+        gained=tuple(gained),
+        meaning=tuple(_meaning(cells)),
+        notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in looks if not look.found)),
+    )
+
+
+def _cell(place: Place, known: Known, report: Report) -> Change:
+    race, fix = place
+    was = known.outcomes.get(place)
+    seen = report.cells.get(place)
+
+    def change(word: Word, text: str) -> Change:
+        before = "" if was is None else was.outcome.value
+        now = "" if seen is None else seen.outcome.value
+        return Change(race, fix, word, text, before, now, None if was is None else was.upstream)
+
+    if seen is None:
+        return change(Word.LOST, "did not run")
+    if not seen.conclusive:
+        return change(Word.INCONCLUSIVE, f"says nothing: {seen.reason or 'the run was inconclusive'}")
+    if was is None:
+        return change(Word.NEW, f"nothing is recorded of it; it came to {seen.outcome}; {ACKNOWLEDGE}")
+    if was.outcome is Kind.OK and seen.outcome is not Kind.OK:
+        return change(Word.WORSE, _worse(fix, seen.outcome))
+    if was.outcome is not Kind.OK and seen.outcome is Kind.OK:
+        bare = report.cells.get((race, NONE))
+        return change(Word.BETTER, _better(fix, was.outcome, gone=bare is not None and bare.outcome is Kind.OK))
+    if seen.by == "search":
+        # A search may meet another failure first than the one that is written down.
+        return change(Word.SAME, "as recorded")
+    if was.outcome is not seen.outcome:
+        return change(Word.OTHER, f"fails in another way: {seen.outcome}, recorded {was.outcome}")
+    reference = known.report.cells.get(place) if known.report is not None else None
+    if known.report is not None and reference is not None and reference.outcome is seen.outcome and seen.failed:
+        if reference.signature != seen.signature:
+            return change(Word.OTHER, f"fails in another way: {seen.signature}, recorded {reference.signature}")
+        if path := _parted(race, known.report, reference, report, seen):
+            return change(Word.OTHER, f"fails in another way: {seen.signature} by another path, {path}")
+    return change(Word.SAME, "as recorded")
+
+
+def _seams(before: Report | None, now: Report, races: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The seams that were lost and those that came, over the races of which both reports know the seams."""
+    lost: dict[str, None] = {}
+    gained: dict[str, None] = {}
+    for race in sorted(races):
+        old, new = (before.seams.get(race) if before else None), now.seams.get(race)
+        if old and new:
+            lost.update(dict.fromkeys(name for name in old if name not in new))
+            gained.update(dict.fromkeys(name for name in new if name not in old))
+    return list(lost), list(gained)
+
+
+def _parted(race: str, before: Report, reference: Seen, now: Report, seen: Seen) -> str | None:
+    """Where two runs went apart, at the seams that both releases have; ``None`` where nowhere.
+
+    On another Python the way to the same failure may be another.
+    """
+    if before.minor != now.minor or not (reference.trace and seen.trace):
+        return None
+    one_sided = set(before.seams.get(race, ())) ^ set(now.seams.get(race, ()))
+
+    def shared(trace: Sequence[str]) -> list[str]:
+        return [step for step in trace if _seam(step) not in one_sided]
+
+    return first_divergence(shared(reference.trace), shared(seen.trace))
+
+
+def _seam(step: str) -> str:
+    """The seam, or the modelled lock, at which a step of a trace stands."""
+    return step.partition(":")[2].rpartition("#")[0].removeprefix("wait:").removesuffix(".acquire")
+
+
+def _worse(fix: str, now: Kind) -> str:
+    if fix == NONE:
+        return f"appears ({now}), which it did not"
+    if fix == PROCESSES:
+        return f"appears in processes too ({now}), which share no Python state"
+    return f"fix {fix} no longer holds ({now})"
+
+
+def _better(fix: str, was: Kind, *, gone: bool) -> str:
+    """``gone``: the race does not appear without a fix either, so it is not the fix that helps."""
+    if fix == NONE:
+        return f"does not appear any more (it was {was}): fixed upstream: remove the workaround, and {ACKNOWLEDGE}"
+    if fix == PROCESSES:
+        return f"does not appear in processes any more (it was {was}); {ACKNOWLEDGE}"
+    if gone:
+        return f"does not appear any more (it was {was}), with fix {fix} as without; {ACKNOWLEDGE}"
+    return f"fix {fix} holds now (it was {was}); {ACKNOWLEDGE}"
+
+
+def _meaning(cells: Iterable[Change]) -> Iterable[str]:
+    """What the changes mean to somebody who uses a fix. Nothing where nothing changed between ok and not ok."""
+    by_place = {(cell.race, cell.fix): cell for cell in cells}
+    bare = {race: cell for (race, fix), cell in by_place.items() if fix == NONE and cell.was and cell.now}
+    showed = [race for race, cell in bare.items() if cell.was != Kind.OK.value]
+    shows = [race for race, cell in bare.items() if cell.now not in (Kind.OK.value, Kind.INCONCLUSIVE.value)]
+    gone = [race for race in showed if bare[race].now == Kind.OK.value]
+    if gone:
+        yield f"no fix: {len(gone)} of {len(showed)} races are gone: {', '.join(gone)}"
+    for fix in dict.fromkeys(fix for _, fix in by_place if fix not in (NONE, PROCESSES)):
+        mine = {race: cell for (race, column), cell in by_place.items() if column == fix}
+        said = []
+        if broken := [race for race, cell in mine.items() if cell.word is Word.WORSE]:
+            said.append(f"no longer holds against {', '.join(broken)}")
+        if mended := [race for race, cell in mine.items() if cell.word is Word.BETTER and race in shows]:
+            said.append(f"holds now against {', '.join(mended)}")
+        held = [race for race, cell in mine.items() if race in showed and cell.was == Kind.OK.value]
+        holds = [race for race, cell in mine.items() if race in shows and cell.now == Kind.OK.value]
+        if (needless := [race for race in held if race in gone]) and not holds and len(needless) == len(held):
+            said.append(f"can go: all {len(held)} races that it held against are gone")
+        elif needless:
+            said.append(f"no longer needed against {', '.join(needless)}; still holds against {len(holds)}")
+        if said:
+            yield f"{fix}: {'; '.join(said)}"
+    if gone and not shows:
+        yield "no race appears without a fix on this release: workarounds against these races can go"
+
+
+# ---- records ------------------------------------------------------------------------------------------------------
+
+
+def acknowledge(
+    report: Report,
+    link: Callable[[str], str | None],
+    expected: Path | None = None,
+    recorded: Path | None = None,
+    schedules: Path | None = None,
+) -> list[Path]:
+    """Write what was seen as what is expected of exactly this release; returns the files that changed.
+
+    A race that shows has the schedule recorded for this release too, unless there is one.
+
+    A cell that said nothing is not written. ``link`` gives the upstream link of a race; it is asked only where a
+    failure is new.
+    """
+    records = results.recorded(recorded)
+    changed = []
+    for race in dict.fromkeys(race for race, _ in report.cells):
+        seen = {
+            fix: cell.outcome
+            for (its, fix), cell in report.cells.items()
+            if its == race and cell.conclusive and cell.by == "replay"
+        }
+        known_on = [str(record.release) for record in records if any(its == race for its, _ in record.cells)]
+        if seen and expectations.update(
+            race, report.torch, seen, link=functools.partial(link, race), recorded=known_on, folder=expected
+        ):
+            changed.append((expected or expectations.fixtures() / "expectations") / f"{race}.toml")
+        bare = report.cells.get((race, NONE))
+        if bare is not None and bare.failed and bare.trace and bare.by == "replay":
+            file = recording.add(race, _run(race, bare, report), str(report.version), schedules)
+            changed += [] if file is None else [file]
+    place = (recorded or results.folder()) / report.name
+    before = place.read_bytes() if place.is_file() else b""
+    if results.record(report, recorded).read_bytes() != before:
+        changed.append(place)
+    return changed
+
+
+def _run(race: str, seen: Seen, report: Report) -> dict[str, object]:
+    """One run without a fix, as ``replay`` reads it."""
+    return {
+        "race": race,
+        "fix": NONE,
+        "outcome": seen.outcome.value,
+        "signature": seen.signature,
+        "schedule": seen.schedule,
+        "seams": list(report.seams.get(race, ())),
+        "trace": list(seen.trace),
+    }
+
+
+def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[str, list[tuple[Version, Seen]]]:
+    """By column, the recorded releases at which ``race`` began to come to something; the oldest stands first."""
+    found: dict[str, list[tuple[Version, Seen]]] = {}
+    for version in sorted({record.version for record in records}):
+        for fix in fixes:
+            own = [record for record in records if record.version == version and (race, fix) in record.cells]
+            if not own:
+                continue
+            seen = own[-1].cells[race, fix]
+            line = found.setdefault(fix, [])
+            if not line or line[-1][1].signature != seen.signature:
+                line.append((version, seen))
+    return found

@@ -1,0 +1,242 @@
+"""Recorded results: what a release was seen to do, one file for each release and Python in ``fixtures/results/``.
+
+A :class:`Report` is what releases are compared by. It is read from what ``matrix`` and ``gate`` write with
+``--json``, or from a recorded file, which is the same reduced: no date and no message; of a cell that failed the seam
+trace, of one that was inconclusive nothing. Traces that many cells share are written once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from repro.expectations import fixtures
+from repro.fixes import NONE
+from repro.interleave.schedule import ScheduleError
+from repro.outcome import Kind
+from repro.recording import SCHEMA, outcome_named, read, required, strings
+
+# A cell's place: the race, and the column.
+Place = tuple[str, str]
+
+
+class ReportError(ValueError):
+    """A report that cannot be read or is not there; the message names the file and the place."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one cell came to.
+
+    ``signature`` is what makes two failures the same, ``trace`` the way there, empty where that was not kept.
+    """
+
+    verdict: str
+    outcome: Kind
+    signature: str
+    schedule: str = "-"
+    trace: tuple[str, ...] = ()
+    reason: str = ""
+    by: str = "replay"
+
+    @property
+    def conclusive(self) -> bool:
+        return self.verdict != "INCONCLUSIVE" and self.outcome is not Kind.INCONCLUSIVE
+
+    @property
+    def failed(self) -> bool:
+        return self.conclusive and self.outcome is not Kind.OK
+
+
+@dataclass(frozen=True)
+class Report:
+    """All cells of one run; ``source`` is where it was read.
+
+    ``seams`` names by race the seams and torch locks that stood without a fix, which may bring locks of its own.
+    """
+
+    torch: str
+    python: str
+    platform: str
+    seams: Mapping[str, tuple[str, ...]]
+    cells: Mapping[Place, Seen]
+    source: str = "this run"
+
+    @property
+    def version(self) -> Version:
+        return Version(Version(self.torch).public)
+
+    @property
+    def release(self) -> Version:
+        """The release that expectations are written for; a build before it belongs to it."""
+        return Version(Version(self.torch).base_version)
+
+    @property
+    def minor(self) -> str:
+        """The Python, as ``3.11``."""
+        return ".".join(self.python.split(".")[:2])
+
+    @property
+    def name(self) -> str:
+        return f"torch-{self.version}-py{self.minor}.json"
+
+
+def load(file: str) -> Report:
+    """Read ``file``. Raises :class:`ReportError`."""
+    try:
+        return of_document(read(file), file)
+    except ScheduleError as error:
+        raise ReportError(str(error)) from None
+
+
+def of_document(document: Any, source: str = "this run") -> Report:
+    """The report in a document that ``matrix`` or ``gate`` made. Raises :class:`ReportError`."""
+    try:
+        return _report(document, source)
+    except ScheduleError as error:
+        raise ReportError(str(error)) from None
+
+
+def _report(document: Any, source: str) -> Report:
+    torch = required(document, "torch", str, source)
+    try:
+        Version(torch)
+    except InvalidVersion:
+        raise ReportError(f"{source}: torch {torch!r} is not a version") from None
+    traces = document.get("traces", {})
+    named = required(document, "seams", dict, source) if "seams" in document else {}
+    seams = {race: strings(named, race, f"{source}: seams") for race in named}
+    cells: dict[Place, Seen] = {}
+    for number, cell in enumerate(required(document, "cells", list, source), start=1):
+        where = f"{source}: cell {number}"
+        place = (required(cell, "race", str, where), required(cell, "fix", str, where))
+        if place in cells:
+            raise ReportError(f"{where}: {' / '.join(place)} stands there twice")
+        trace: tuple[str, ...] = ()
+        if isinstance(cell.get("trace"), str):
+            trace = strings(traces, cell["trace"], f"{source}: traces")
+        elif "trace" in cell:
+            trace = strings(cell, "trace", where)
+        cells[place] = Seen(
+            verdict=required(cell, "verdict", str, where),
+            outcome=outcome_named(required(cell, "outcome", str, where), where),
+            signature=required(cell, "signature", str, where),
+            schedule=required(cell, "schedule", str, where),
+            trace=trace,
+            reason=cell.get("reason", ""),
+            by=cell.get("by", "replay"),
+        )
+        if place[1] == NONE and cell.get("seams"):
+            seams[place[0]] = strings(cell, "seams", where)
+    return Report(
+        torch,
+        required(document, "python", str, source),
+        required(document, "platform", str, source),
+        seams,
+        cells,
+        source,
+    )
+
+
+def reduced(report: Report) -> str:
+    """The text of a recorded file: a line for each cell, in a stable order."""
+    kept = {place: seen for place, seen in sorted(report.cells.items()) if seen.conclusive and seen.by == "replay"}
+    traces = {_digest(seen.trace): list(seen.trace) for seen in kept.values() if seen.failed}
+    head = {
+        "schema": SCHEMA,
+        "torch": str(report.version),
+        "python": report.minor,
+        "platform": report.platform,
+    }
+    cells = [
+        {
+            "race": race,
+            "fix": fix,
+            "verdict": seen.verdict,
+            "outcome": seen.outcome.value,
+            "signature": seen.signature,
+            "schedule": seen.schedule,
+            **({"trace": _digest(seen.trace)} if seen.failed else {}),
+        }
+        for (race, fix), seen in kept.items()
+    ]
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    lines.append(' "cells": [\n' + ",\n".join(f"  {json.dumps(cell)}" for cell in cells) + "\n ]")
+    rows = [f"  {json.dumps(race)}: {json.dumps(list(report.seams[race]))}" for race in sorted(report.seams)]
+    lines.append(' "seams": {\n' + ",\n".join(rows) + "\n }")
+    rows = [f"  {json.dumps(digest)}: {json.dumps(trace)}" for digest, trace in sorted(traces.items())]
+    lines.append(' "traces": {' + ("\n" + ",\n".join(rows) + "\n " if rows else "") + "}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _digest(trace: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(trace).encode()).hexdigest()[:12]
+
+
+def folder() -> Path:
+    return fixtures() / "results"
+
+
+def recorded(place: Path | None = None) -> list[Report]:
+    """All recorded reports, oldest release first. Raises :class:`ReportError`."""
+    files = sorted((place or folder()).glob("*.json"))
+    reports = [load(str(file)) for file in files]
+    for file, report in zip(files, reports, strict=True):
+        if file.name != report.name:
+            raise ReportError(f"{file}: holds torch {report.version} on Python {report.minor}; call it {report.name}")
+    return sorted(reports, key=lambda report: (report.version, Version(report.python)))
+
+
+def record(report: Report, place: Path | None = None) -> Path:
+    """Lay ``report`` over what is recorded of its release and Python; cells that did not run stay as they were."""
+    where = place or folder()
+    where.mkdir(parents=True, exist_ok=True)
+    path = where / report.name
+    if path.is_file():
+        old = load(str(path))
+        fresh = {cell: seen for cell, seen in report.cells.items() if seen.conclusive and seen.by == "replay"}
+        report = Report(
+            report.torch,
+            report.python,
+            report.platform,
+            {**old.seams, **report.seams},
+            {**old.cells, **fresh},
+        )
+    path.write_text(reduced(report), encoding="utf-8")
+    return path
+
+
+def find(wanted: str) -> Report:
+    """The report in a file, or what is recorded of a release. Raises :class:`ReportError`."""
+    if Path(wanted).exists():
+        return load(wanted)
+    try:
+        version = Version(wanted)
+    except InvalidVersion:
+        raise ReportError(f"{wanted}: no such file, and no release such as 2.13.0") from None
+    records = recorded()
+    found = best(records, version, ".".join(platform.python_version_tuple()[:2]))
+    if found is None:
+        known = ", ".join(map(str, sorted({report.version for report in records}))) or "none"
+        raise ReportError(f"nothing is recorded of torch {wanted}; recorded are: {known}")
+    return found
+
+
+def best(reports: Iterable[Report], version: Version, python: str) -> Report | None:
+    """What is recorded of ``version``, on this Python where there is such a record."""
+    same = [report for report in reports if report.version == version]
+    return next((report for report in same if report.minor == python), same[-1] if same else None)
+
+
+def newest(reports: Iterable[Report], before: Version, python: str) -> Report | None:
+    """The newest recorded release before ``before``; without one, the newest of all."""
+    versions = sorted({report.version for report in reports})
+    older = [version for version in versions if version < before]
+    return best(reports, (older or versions)[-1], python) if versions else None
