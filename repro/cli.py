@@ -290,7 +290,7 @@ def _measure(
     from repro.verdict import columns, matrix
 
     cells = []
-    total = len(races) * len(columns(fixes, controls=controls))
+    total = sum(len(columns(race, fixes, controls=controls)) for race in races)
     with (
         _progress() as progress,
         Laboratory(lanes=min(2, total)) as laboratory,

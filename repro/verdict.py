@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from repro import races
 from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
-from repro.fixes import NONE
+from repro.fixes import NONE, suits
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
 
@@ -81,14 +82,19 @@ def judge(race: str, fix: str, observation: Observation, baseline: Observation, 
     return Cell(race, fix, verdict, reason, observation, release)
 
 
-def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
-    """The columns of a matrix: no fix first, then the fixes, then the control group."""
-    return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
+def columns(race: str, fixes: Iterable[str], *, controls: bool) -> list[str]:
+    """The cells of a race: no fix first, then the ``fixes`` for races of its group, then the control group.
+
+    A race of processes has no control: to be in processes of their own is all that the control group changes.
+    """
+    group = races.group(race)
+    control = [PROCESSES] if controls and group == races.THREADS else []
+    return [NONE, *(fix for fix in fixes if fix != NONE and suits(fix, group)), *control]
 
 
-def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
+def matrix(laboratory: Laboratory, names: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
     """All cells, race by race; of each race the run without a fix comes first."""
-    experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+    experiments = [_experiment(race, fix) for race in names for fix in columns(race, fixes, controls=controls)]
     baseline: Observation | None = None
     for experiment, observation in zip(experiments, laboratory.perform_all(experiments), strict=True):
         fix = PROCESSES if experiment.processes else experiment.fix

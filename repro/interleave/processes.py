@@ -1,22 +1,40 @@
 """The same token passing across processes: the control group, in which no Python state is shared.
 
-Each name is a forked process instead of a thread. A lock in one process is not that of another, so nothing is
-modelled as shared; whatever makes a process wait for another is then a real resource of the machine.
+Each name is a forked process instead of a thread. A lock in one process is not that of another; what processes do
+wait for is a file locked with ``fcntl.flock``, torch's own locks among them, so that is modelled: a process that cannot
+have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import fcntl
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from repro.interleave.scheduler import PATIENCE, Fate, Run, Stillness, Strategy, Turns, drive
+from repro.interleave.scheduler import PATIENCE, Fate, Run, Stillness, Strategy, Turns, current, drive
 
 # Runs a part under the schedule and returns what it raised.
 Drive = Callable[[Callable[[], Any]], "BaseException | None"]
+
+
+class ProcessDied(RuntimeError):
+    """A process was killed, or ended, before its part was through; ``code`` is negative for a signal."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(name, code)
+        self.name = name
+        self.code = code
+
+    def __str__(self) -> str:
+        how = f"was killed by {signal.Signals(-self.code).name}" if self.code < 0 else f"ended with code {self.code}"
+        return f"process {self.name} {how}"
 
 
 class _Remote:
@@ -37,54 +55,107 @@ class _Remote:
     def freed(self, lock: str) -> None:
         """Nobody in this process waits."""
 
+    def flock(self, real: Callable[[Any, int], None], file: Any, operation: int) -> None:
+        """``fcntl.flock`` in a process that is driven: it waits where its parent sees it."""
+        number = file if isinstance(file, int) else file.fileno()
+        lock = Path(os.readlink(f"/proc/self/fd/{number}")).name
+        if operation & fcntl.LOCK_UN:
+            real(file, operation)
+            self._connection.send(("freed", lock))
+            return
+        while True:
+            try:
+                real(file, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Also where the caller would rather not wait: it would ask again, at a time that nobody controls.
+                self._connection.send(("wait", lock))
+                self._connection.recv()
+            else:
+                self._connection.send(("locked", lock))
+                return
+
 
 def run(
     names: Sequence[str],
     strategy: Strategy,
     body: Callable[[str, Drive], Any],
     *,
+    mortal: bool = False,
     patience: float = PATIENCE,
 ) -> Run:
     """Fork one process a name; each calls ``body(name, drive)`` and what it returns becomes its value.
 
     ``body`` prepares, then calls ``drive(part)`` once with the part that is to be interleaved, which returns what
-    that part raised, and may then look around. The value must be picklable.
+    that part raised, and may then look around: one process after the other, once all parts are through. The value
+    must be picklable. With ``mortal`` the death of a process is an end like any other, and its error a
+    :class:`ProcessDied`; otherwise the run is not controlled any more.
     """
     turns = Turns(names, strategy)
-    connections: dict[str, Connection] = {}
-    children: dict[str, int] = {}
+    children: dict[str, _Child] = {}
     for name in names:
         ours, theirs = Pipe()
+        stacks = os.memfd_create("stacks")
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _child(name, theirs, body)
+            # A killed sibling must be seen to be gone, so nobody else may hold its end.
+            for other in children.values():
+                other.connection.close()
+            _child(name, theirs, stacks, body)
         theirs.close()
-        connections[name], children[name] = ours, pid
+        children[name] = _Child(pid, ours, stacks)
     values: dict[str, Any] = {}
     errors: dict[str, BaseException] = {}
-    fate = Fate.DONE
-    explanation = ""
+    fate, explanation, traces = Fate.DONE, "", ""
     stillness = Stillness()
+
+    def patient() -> bool:
+        return stillness.ticks(len(turns.steps)) < patience
+
+    held: dict[str, str] = {}
     try:
-        current: str | None = names[0]
-        _go(connections[names[0]])
-        while current is not None:
-            message = _receive(connections[current], lambda: stillness.ticks(len(turns.steps)) < patience)
+        at: str | None = names[0]
+        children[names[0]].go()
+        while at is not None:
+            message = children[at].receive(patient)
             if message is None:
-                fate, explanation = Fate.UNCONTROLLED, f"{current} is blocked outside the model"
+                fate, explanation = Fate.UNCONTROLLED, f"{at} is blocked outside the model"
+                traces = children[at].stacks()
                 break
             kind, content = message
-            if kind not in ("reach", "end"):
+            if kind == "locked":
+                held[content] = at
+                continue
+            if kind == "freed":
+                held.pop(content, None)
+                turns.freed(content)
+                continue
+            if kind == "reach":
+                at = turns.reach(at, content)
+            elif kind == "wait":
+                at = turns.wait(at, content, held.get(content))
+            elif kind == "end" or (kind == "lost" and mortal):
+                if kind == "lost":
+                    errors[at] = ProcessDied(at, children[at].end())
+                for lock in [lock for lock, holder in held.items() if holder == at]:
+                    del held[lock]
+                    turns.freed(lock)
+                at = turns.end(at)
+            else:
                 # It failed before or between seams; what it says instead is its answer.
-                fate, explanation = Fate.UNCONTROLLED, f"{current} ended early: {content or 'without an answer'}"
+                fate, explanation = Fate.UNCONTROLLED, f"{at} ended early: {content or 'without an answer'}"
                 break
-            current = turns.end(current) if kind == "end" else turns.reach(current, content)
-            if current is not None:
-                _go(connections[current])
+            if at is not None:
+                children[at].go()
+        if fate is Fate.DONE and turns.waiting:
+            fate, explanation = Fate.DEADLOCK, turns.cycle()
+            traces = "\n".join(f"process {name}:\n{children[name].stacks()}" for name in turns.waiting)
         if fate is Fate.DONE:
-            for name, connection in connections.items():
-                message = _receive(connection, lambda: stillness.ticks(len(turns.steps)) < patience)
+            for name, child in children.items():
+                if name in errors:
+                    continue
+                child.go()
+                message = child.receive(patient)
                 if message is None or message[0] == "lost":
                     errors[name] = RuntimeError(f"process {name} ended without an answer")
                 elif message[0] == "raised":
@@ -92,49 +163,93 @@ def run(
                 else:
                     values[name] = message[1]
     finally:
-        for connection in connections.values():
-            connection.close()
-        for pid in children.values():
-            if fate is not Fate.DONE:
-                os.kill(pid, 9)
-            os.waitpid(pid, 0)
-    return Run(fate, turns.steps, values, errors, explanation)
+        for child in children.values():
+            child.close(kill=fate is not Fate.DONE)
+    return Run(fate, turns.steps, values, errors, explanation, traces, turns.waits)
 
 
-def _go(connection: Connection) -> None:
-    # Who is gone already has left its answer to be read, or none.
-    with contextlib.suppress(BrokenPipeError):
-        connection.send("go")
+class _Child:
+    """A forked process, seen from its parent."""
+
+    def __init__(self, pid: int, connection: Connection, traces: int) -> None:
+        self.pid = pid
+        self.connection = connection
+        self._traces = traces
+        self._code: int | None = None
+
+    def go(self) -> None:
+        # Who is gone already has left its answer to be read, or none.
+        with contextlib.suppress(BrokenPipeError):
+            self.connection.send("go")
+
+    def receive(self, patient: Callable[[], bool]) -> tuple[str, Any] | None:
+        while not self.connection.poll(1.0):
+            if not patient():
+                return None
+        try:
+            message: tuple[str, Any] = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            return ("lost", None)
+        return message
+
+    def end(self) -> int:
+        """Wait for its end; its exit code."""
+        if self._code is None:
+            _, status = os.waitpid(self.pid, 0)
+            self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def stacks(self) -> str:
+        """Where its threads stand. It does not survive this."""
+        os.kill(self.pid, signal.SIGABRT)
+        self.end()
+        return os.pread(self._traces, 1 << 20, 0).decode(errors="replace")
+
+    def close(self, *, kill: bool) -> None:
+        self.connection.close()
+        if kill and self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self.end()
+        os.close(self._traces)
 
 
-def _receive(connection: Connection, patient: Callable[[], bool]) -> tuple[str, Any] | None:
-    while not connection.poll(1.0):
-        if not patient():
-            return None
+@contextlib.contextmanager
+def _modelled(driver: _Remote) -> Iterator[None]:
+    real = fcntl.flock
+
+    def flock(file: Any, operation: int) -> None:
+        if current() is None:
+            real(file, operation)
+        else:
+            driver.flock(real, file, operation)
+
+    fcntl.flock = flock
     try:
-        message: tuple[str, Any] = connection.recv()
-    except (EOFError, ConnectionResetError):
-        return ("lost", None)
-    return message
+        yield
+    finally:
+        fcntl.flock = real
 
 
-def _child(name: str, connection: Connection, body: Callable[..., Any]) -> None:
+def _child(name: str, connection: Connection, traces: int, body: Callable[..., Any]) -> None:
     def part(function: Callable[[], Any]) -> BaseException | None:
         connection.recv()
         driver = _Remote(connection)
         drive(driver, name)
         raised: BaseException | None = None
         try:
-            driver.reach(name, "start")
-            function()
+            with _modelled(driver):
+                driver.reach(name, "start")
+                function()
         except Exception as error:
             raised = error
         finally:
             drive(None)
         connection.send(("end", None))
+        connection.recv()
         return raised
 
     try:
+        faulthandler.enable(traces)
         answer = ("value", body(name, part))
     except BaseException as error:
         answer = ("raised", f"{type(error).__name__}: {error}")
