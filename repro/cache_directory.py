@@ -6,11 +6,12 @@ so that it means the shared directory whatever a fix makes of the process's own.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,83 @@ def wipe() -> Callable[[], None]:
     """Deletes the directory and all that is in it."""
     cache = shared()
     return lambda: shutil.rmtree(cache) if cache.exists() else None
+
+
+def cut(*patterns: str, keep: float) -> Callable[[], None]:
+    """Leaves of each file that matches one of ``patterns`` the share ``keep`` at its beginning.
+
+    It raises where there is no such file: then nothing has happened.
+    """
+    cache = shared()
+
+    def cut_each() -> None:
+        for path in _matching(cache, patterns):
+            os.truncate(path, int(path.stat().st_size * keep))
+
+    return cut_each
+
+
+def graphs() -> list[str]:
+    """Patterns that the compiled graphs in the directory match, for :func:`cut` and :func:`plant_temporary`."""
+    return [f"{folder}/**/*" for folder in _graph_folders()]
+
+
+def plant_temporary() -> Callable[[], None]:
+    """Puts half of each graph beside it, under the name of a temporary file that its writer has not renamed."""
+    cache = shared()
+    patterns = graphs()
+
+    def plant() -> None:
+        for path in _matching(cache, patterns):
+            content = path.read_bytes()
+            path.with_name(".1.1.tmp").write_bytes(content[: len(content) // 2])
+
+    return plant
+
+
+def make_read_only() -> Callable[[], None]:
+    cache = shared()
+
+    def forbid() -> None:
+        for path in [cache, *cache.rglob("*")]:
+            path.chmod(path.stat().st_mode & ~0o222)
+
+    return forbid
+
+
+def without_privileges(body: Callable[[], None]) -> Callable[[], None]:
+    """``body`` as it would be for anybody else: the modes of files mean nothing to root, until it gives that up."""
+
+    def unprivileged() -> None:
+        if os.geteuid() == 0:
+            _obey_modes()
+        body()
+
+    return unprivileged
+
+
+def _obey_modes() -> None:
+    """Give up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, in this process and in all that it starts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # <linux/capability.h>, version 3: two words each of effective, permitted and inheritable
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    dropped = [1, 2]
+    failed = libc.capget(header, data)
+    for capability in dropped:
+        failed = failed or libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP, for what it starts
+        for word in range(3):
+            data[word] &= ~(1 << capability)
+    failed = failed or libc.capset(header, data)
+    if failed:
+        raise OSError(ctypes.get_errno(), "cannot give up root's privileges")
+
+
+def _matching(cache: Path, patterns: Iterable[str]) -> list[Path]:
+    files = [path for pattern in patterns for path in cache.glob(pattern) if path.is_file()]
+    if not files:
+        raise FileNotFoundError(f"nothing in the cache is like {' or '.join(patterns)}")
+    return files
 
 
 def kill(name: str) -> Callable[[], None]:
@@ -65,7 +143,8 @@ def fill(cache: Path, contents: str, seed: Path, compile: Callable[[], object]) 
         with suppress(OSError):
             made.rename(seed)
         shutil.rmtree(made, ignore_errors=True)
-    left_out = [] if contents == "warm" else _graph_folders()
+    # The Python code of a graph is a file among those of the kernels that it calls.
+    left_out = [] if contents == "warm" else [*_graph_folders(), "*.py"]
     shutil.copytree(seed, cache, ignore=shutil.ignore_patterns(*left_out))
 
 

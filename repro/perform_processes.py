@@ -18,7 +18,7 @@ from repro.oracles import cache_hits
 from repro.outcome import Finding, Kind, Outcome, error_outcome
 from repro.perform import Scene, describe, seams
 
-# What ended worst is what a run comes to.
+# What went worst is what a run comes to.
 _WORST_FIRST = (Kind.WRONG, Kind.DENSE, Kind.CRASH, Kind.ERROR, Kind.POISONED, Kind.INCONCLUSIVE)
 
 
@@ -46,7 +46,10 @@ def perform(experiment: Experiment, root: str) -> Observation:
         if not own:
             return _acted(raised), []
         seen = cache_hits.finding(name, counted, cache_hits.counts())
-        outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
+        if raised is not None:
+            # Nothing is left to judge, and another compile would only take its time.
+            return error_outcome(raised), [seen]
+        outcome, findings, _ = scene.judge({})
         return outcome, [*findings, seen]
 
     try:
@@ -93,8 +96,9 @@ def _outcome(run: Run, scene: Scene) -> Outcome:
             outcomes[name] = Outcome(Kind.INCONCLUSIVE, f"it could not do its part: {error}")
         else:
             outcomes[name] = Outcome(Kind.CRASH, str(error), {"signal": -error.code})
-    for name in [name for name, thread in scene.threads.items() if thread.doomed]:
-        outcomes.pop(name, None)
+    for name, thread in scene.threads.items():
+        if thread.doomed and outcomes[name].kind not in (Kind.WRONG, Kind.DENSE, Kind.INCONCLUSIVE):
+            del outcomes[name]
     for kind in _WORST_FIRST:
         for name, outcome in outcomes.items():
             if outcome.kind is kind:

@@ -1,8 +1,8 @@
 """The same token passing across processes: the control group, in which no Python state is shared.
 
 Each name is a forked process instead of a thread. A lock in one process is not that of another; what processes do
-wait for is a file locked with ``fcntl.flock``, torch's own locks among them, so that is modelled: a process that cannot
-have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended.
+wait for is a file locked with ``fcntl.flock``, torch's own locks among them, so that is modelled: a process that
+cannot have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from repro.interleave.scheduler import PATIENCE, Fate, Run, Stillness, Strategy, Turns, current, drive
 
@@ -120,7 +122,8 @@ def run(
             message = children[at].receive(patient)
             if message is None:
                 fate, explanation = Fate.UNCONTROLLED, f"{at} is blocked outside the model"
-                traces = children[at].stacks()
+                if children[at].asleep():
+                    traces = children[at].stacks()
                 break
             kind, content = message
             if kind == "locked":
@@ -198,6 +201,12 @@ class _Child:
             _, status = os.waitpid(self.pid, 0)
             self._code = os.waitstatus_to_exitcode(status)
         return self._code
+
+    def asleep(self) -> bool:
+        """Whether each of its threads sleeps and nothing runs for it: then it is not for want of a processor."""
+        process = psutil.Process(self.pid)
+        states = [Path(f"/proc/{self.pid}/task/{thread.id}/stat").read_text() for thread in process.threads()]
+        return not process.children() and all(state.rpartition(")")[2].split()[0] == "S" for state in states)
 
     def stacks(self) -> str:
         """Where its threads stand. It does not survive this."""

@@ -80,12 +80,12 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of ``torch_names.toml``
-    that this race needs; each makes its space of schedules larger. ``context`` says where a thread's context variables
-    come from (see :class:`repro.interleave.Scheduler`).
+    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
+    ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
+    thread's context variables come from (see :class:`repro.interleave.Scheduler`).
 
-    A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``, has
-    the compiled ``"kernels"`` but no graph, or is ``"warm"``.
+    A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``,
+    has the compiled ``"kernels"`` but no graph, or is ``"warm"``.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]

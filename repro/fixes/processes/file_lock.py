@@ -1,4 +1,4 @@
-"""A lock file around the first call, which compiles: one process at a time, and whoever deletes the cache takes it too.
+"""A lock file around the first call, which compiles: one process at a time; who deletes the cache takes it too.
 
 Holds between processes that all take the lock. It is put around any first call, so a new shape that compiles later is
 outside of it. The file is beside the cache directory, not in it: a lock file that is deleted locks nobody out. It
