@@ -22,6 +22,7 @@ CONTENTS = ("empty", "kernels", "warm")
 
 
 def shared() -> Path:
+    """The directory that torch uses; once a fix has given its process another one, that."""
     return Path(os.environ[VARIABLE])
 
 
@@ -32,15 +33,18 @@ def wipe() -> Callable[[], None]:
 
 
 def cut(*patterns: str, keep: float) -> Callable[[], None]:
-    """Leaves of each file that matches one of ``patterns`` the share ``keep`` at its beginning.
+    """Puts in place of each file that matches one of ``patterns`` the share ``keep`` at its beginning.
 
-    It raises where there is no such file: then nothing has happened.
+    That is a new file, as a new writer would have left it: who has loaded the old one keeps that. It raises where
+    there is no such file: then nothing has happened.
     """
     cache = shared()
 
     def cut_each() -> None:
         for path in _matching(cache, patterns):
-            os.truncate(path, int(path.stat().st_size * keep))
+            content = path.read_bytes()
+            path.unlink()
+            path.write_bytes(content[: int(len(content) * keep)])
 
     return cut_each
 

@@ -188,8 +188,13 @@ def _list(options: argparse.Namespace) -> int:
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
     }
+    tables = {
+        f"{kind} of {group}": {name: found[kind][name] for name in module.names(group)}
+        for group in (races.THREADS, races.PROCESSES)
+        for kind, module in (("races", races), ("fixes", fixes))
+    }
     console = _console(options)
-    for title, entries in found.items():
+    for title, entries in tables.items():
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name, text in entries.items():
             table.add_row(name, text)
@@ -202,9 +207,8 @@ def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
     fix = options.fix or fixes.NONE
-    fixes.check(fix)
+    fixes.check(fix, races.group(options.race))
     torch, cells = _measure(options, [options.race], [fix], controls=False)
     console = _console(options)
     for cell in cells:
@@ -219,9 +223,8 @@ def _explore(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
     fix = options.fix or fixes.NONE
-    fixes.check(fix)
+    fixes.check(fix, races.group(options.race))
     with (
         _progress() as progress,
         Laboratory(lanes=2) as laboratory,
@@ -245,13 +248,18 @@ def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import Standing, standing
 
-    chosen = options.races or races.names()
-    for race in chosen:
-        races.documentation(race)
-    for fix in options.fixes or []:
+    wanted = options.fixes or fixes.names()
+    for fix in wanted:
         fixes.check(fix)
+    chosen = options.races or [
+        race for race in races.names() if any(fixes.suits(fix, races.group(race)) for fix in wanted)
+    ]
+    for race in chosen:
+        group = races.group(race)
+        if not any(fixes.suits(fix, group) for fix in wanted):
+            fixes.check(wanted[0], group)
     controls = options.fixes is None and not options.search
-    torch, cells = _measure(options, chosen, options.fixes or fixes.names(), controls=controls, search=options.search)
+    torch, cells = _measure(options, chosen, wanted, controls=controls, search=options.search)
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)

@@ -28,7 +28,8 @@ def perform(experiment: Experiment, root: str) -> Observation:
     cache = Path(root) / "cache"
     os.environ[cache_directory.VARIABLE] = str(cache)
     assert race.cache is not None
-    _fill(cache, race, experiment)
+    seeds = cache.parent.parent / "seeds"
+    _fill(cache, race, experiment, seeds)
     scene = Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     names = list(scene.threads)
@@ -40,6 +41,10 @@ def perform(experiment: Experiment, root: str) -> Observation:
         own = scene.threads[name].own
         if own:
             scene.code.fix.in_each_process()
+            mine = cache_directory.shared()
+            if mine != cache and not mine.exists():
+                # A directory of its own, from an earlier start: as full as the shared one was.
+                _fill(mine, race, experiment, seeds)
         counted = cache_hits.counts()
         with Seams(standing):
             raised = drive(scene.bodies[name])
@@ -62,14 +67,14 @@ def perform(experiment: Experiment, root: str) -> Observation:
     return replace(describe(run, strategy, tried.standing, _outcome(run, scene)), findings=findings)
 
 
-def _fill(cache: Path, race: races.Race, experiment: Experiment) -> None:
+def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) -> None:
     def compile() -> None:
         code = Scene(replace(experiment, fix=NONE), race).code
         for index in range(len(code.workloads)):
             code.compiled("warm-up", index)()
 
     workloads = f"{experiment.workloads or race.workload}"
-    seed = cache.parent.parent / "seeds" / hashlib.sha256(workloads.encode()).hexdigest()[:16]
+    seed = seeds / hashlib.sha256(workloads.encode()).hexdigest()[:16]
     cache_directory.fill(cache, str(race.cache), seed, compile)
 
 

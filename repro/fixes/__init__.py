@@ -121,8 +121,11 @@ def load(name: str) -> Fix:
     return Fix(name, importlib.import_module(f"{package}.{name}"))
 
 
-def check(name: str) -> None:
-    """Raises :class:`UnknownFix` when there is no such fix, or its file is none; imports nothing."""
+def check(name: str, group: str | None = None) -> None:
+    """Raises :class:`UnknownFix` when there is no such fix for races of ``group``, or its file is none.
+
+    Imports nothing.
+    """
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise UnknownFix(f"no such fix file: {name}")
@@ -131,6 +134,8 @@ def check(name: str) -> None:
         near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
+    if group is not None and not suits(name, group):
+        raise UnknownFix(f"{name} is no fix for races of {group}; those are: {', '.join(names(group))}")
 
 
 def _check_source(name: str) -> None:

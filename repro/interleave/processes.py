@@ -116,6 +116,9 @@ def run(
 
     held: dict[str, str] = {}
     try:
+        # What a process prepares must not meet what another one already does.
+        for child in children.values():
+            child.heard(patient)
         at: str | None = names[0]
         children[names[0]].go()
         while at is not None:
@@ -126,6 +129,8 @@ def run(
                     traces = children[at].stacks()
                 break
             kind, content = message
+            if kind == "ready":
+                continue
             if kind == "locked":
                 held[content] = at
                 continue
@@ -185,10 +190,16 @@ class _Child:
         with contextlib.suppress(BrokenPipeError):
             self.connection.send("go")
 
-    def receive(self, patient: Callable[[], bool]) -> tuple[str, Any] | None:
+    def heard(self, patient: Callable[[], bool]) -> bool:
+        """Whether it has said something, or has ended, before patience did."""
         while not self.connection.poll(1.0):
             if not patient():
-                return None
+                return False
+        return True
+
+    def receive(self, patient: Callable[[], bool]) -> tuple[str, Any] | None:
+        if not self.heard(patient):
+            return None
         try:
             message: tuple[str, Any] = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -241,6 +252,7 @@ def _modelled(driver: _Remote) -> Iterator[None]:
 
 def _child(name: str, connection: Connection, traces: int, body: Callable[..., Any]) -> None:
     def part(function: Callable[[], Any]) -> BaseException | None:
+        connection.send(("ready", None))
         connection.recv()
         driver = _Remote(connection)
         drive(driver, name)

@@ -85,7 +85,8 @@ class Race:
     thread's context variables come from (see :class:`repro.interleave.Scheduler`).
 
     A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``,
-    has the compiled ``"kernels"`` but no graph, or is ``"warm"``.
+    has the compiled ``"kernels"`` but no graph, or is ``"warm"``. A directory that a fix gives to a process alone is
+    as full.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]

@@ -24,7 +24,7 @@ RACE = Race(
         "error": (Grade.REQUIRED, "the code is not whole, and is taken for written"),
         "ok": (Grade.ACCEPTABLE, "what is not whole is written anew"),
     },
-    upstream=("https://github.com/pytorch/torchdynamo/issues/1347",),
+    upstream=("https://github.com/pytorch/pytorch/issues/102539",),
 )
 
 if __name__ == "__main__":

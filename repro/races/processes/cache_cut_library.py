@@ -26,8 +26,9 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "what is not whole is compiled anew"),
     },
     upstream=(
+        "https://github.com/pytorch/pytorch/issues/102539",
+        "https://github.com/pytorch/pytorch/issues/180841",
         "https://github.com/pytorch/torchdynamo/issues/1347",
-        "https://github.com/vllm-project/vllm/issues/24601",
     ),
 )
 

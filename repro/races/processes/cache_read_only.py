@@ -28,7 +28,7 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "what is there can be read"),
         "error": (Grade.REQUIRED, "the lock file of a kernel cannot be opened"),
     },
-    upstream=("https://github.com/vllm-project/vllm/issues/18851",),
+    upstream=("https://github.com/pytorch/pytorch/pull/91607",),
 )
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "what did not fit is not there, and is compiled again"),
         "error": (Grade.INTERESTING, "what did not fit is taken for whole"),
     },
-    upstream=("https://github.com/pytorch/torchdynamo/issues/1347",),
+    upstream=("https://github.com/pytorch/pytorch/issues/102539",),
 )
 
 if __name__ == "__main__":
