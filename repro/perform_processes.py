@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from repro import cache_directory, races
 from repro.experiment import Experiment, Observation
@@ -64,7 +67,24 @@ def perform(experiment: Experiment, root: str) -> Observation:
         return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
     run = by_processes.run(names, strategy, body, mortal=True)
     findings = [finding for _, found in run.values.values() for finding in found]
-    return replace(describe(run, strategy, tried.standing, _outcome(run, scene)), findings=findings)
+    outcome = _without_paths(
+        _outcome(run, scene), {root: "RUN", str(cache.parent.parent): "CACHE", sys.prefix: "PREFIX"}
+    )
+    return replace(describe(run, strategy, tried.standing, outcome), findings=findings)
+
+
+def _without_paths(outcome: Outcome, names: Mapping[str, str]) -> Outcome:
+    """What a compiler says names files of this machine; elsewhere, only their place in the run means something."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: renamed(item) for key, item in value.items()}
+        if isinstance(value, str):
+            for path, name in names.items():
+                value = value.replace(path, name)
+        return value
+
+    return Outcome(outcome.kind, renamed(outcome.reason), renamed(outcome.details))
 
 
 def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) -> None:
