@@ -164,7 +164,9 @@ def run(
                     continue
                 child.go()
                 message = child.receive(patient)
-                if message is None or message[0] == "lost":
+                if message is not None and message[0] == "lost" and mortal:
+                    errors[name] = ProcessDied(name, child.end())
+                elif message is None or message[0] == "lost":
                     errors[name] = RuntimeError(f"process {name} ended without an answer")
                 elif message[0] == "raised":
                     errors[name] = RuntimeError(message[1])
