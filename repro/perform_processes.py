@@ -67,9 +67,8 @@ def perform(experiment: Experiment, root: str) -> Observation:
         return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
     run = by_processes.run(names, strategy, body, mortal=True)
     findings = [finding for _, found in run.values.values() for finding in found]
-    outcome = _without_paths(
-        _outcome(run, scene), {root: "RUN", str(cache.parent.parent): "CACHE", sys.prefix: "PREFIX"}
-    )
+    places = {root: "RUN", str(Path(root).parent): "CACHE", sys.prefix: "PREFIX"}
+    outcome = _without_paths(_outcome(run, scene, experiment), places)
     return replace(describe(run, strategy, tried.standing, outcome), findings=findings)
 
 
@@ -105,7 +104,7 @@ def _acted(raised: BaseException | None) -> Outcome:
     return Outcome(Kind.INCONCLUSIVE, f"it could not do its part: {error_outcome(raised).reason}")
 
 
-def _outcome(run: Run, scene: Scene) -> Outcome:
+def _outcome(run: Run, scene: Scene, experiment: Experiment) -> Outcome:
     if run.fate is Fate.DEADLOCK:
         return Outcome(Kind.HANG, f"deadlock: {run.explanation}", {"stacks": run.stacks})
     if run.fate is not Fate.DONE:
@@ -121,8 +120,13 @@ def _outcome(run: Run, scene: Scene) -> Outcome:
             outcomes[name] = Outcome(Kind.INCONCLUSIVE, f"it could not do its part: {error}")
         else:
             outcomes[name] = Outcome(Kind.CRASH, str(error), {"signal": -error.code})
+    as_recorded = experiment.fix == NONE and experiment.strategy is None
     for name, thread in scene.threads.items():
-        if thread.doomed and outcomes[name].kind not in (Kind.WRONG, Kind.DENSE, Kind.INCONCLUSIVE):
+        if thread.doomed and as_recorded and outcomes[name].kind is Kind.OK:
+            outcomes[name] = Outcome(
+                Kind.INCONCLUSIVE, "it was to fail, and did not: there is nothing to recover from"
+            )
+        elif thread.doomed and outcomes[name].kind not in (Kind.WRONG, Kind.DENSE, Kind.INCONCLUSIVE):
             del outcomes[name]
     for kind in _WORST_FIRST:
         for name, outcome in outcomes.items():
