@@ -25,13 +25,14 @@ from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
 
 
-_TITLES = {races.THREADS: "torch {}", races.PROCESSES: "torch {}, processes on one cache directory"}
+_TITLES = {races.THREADS: "torch {}", races.PROCESSES: "torch {}, processes"}
 
 
 def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
     """Races by fixes, a table for each group. A cell that is not as the release is known to behave has a ``!``."""
+    of_processes = races.names(races.PROCESSES)
     for group, title in _TITLES.items():
-        members = [cell for cell in cells if races.group(cell.race) == group]
+        members = [cell for cell in cells if (cell.race in of_processes) == (group == races.PROCESSES)]
         if members:
             _table(console, members, title.format(torch))
 
