@@ -12,7 +12,7 @@ import faulthandler
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,90 +92,109 @@ def run(
     must be picklable. With ``mortal`` the death of a process is an end like any other, and its error a
     :class:`ProcessDied`; otherwise the run is not controlled any more.
     """
-    turns = Turns(names, strategy)
     children: dict[str, _Child] = {}
     for name in names:
-        ours, theirs = Pipe()
-        stacks = os.memfd_create("stacks")
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            # A killed sibling must be seen to be gone, so nobody else may hold its end.
-            for other in children.values():
-                other.connection.close()
-            _child(name, theirs, stacks, body)
-        theirs.close()
-        children[name] = _Child(pid, ours, stacks)
-    values: dict[str, Any] = {}
-    errors: dict[str, BaseException] = {}
-    fate, explanation, traces = Fate.DONE, "", ""
-    stillness = Stillness()
-
-    def patient() -> bool:
-        return stillness.ticks(len(turns.steps)) < patience
-
-    held: dict[str, str] = {}
+        children[name] = _Child.fork(name, body, list(children.values()))
+    parent = _Parent(Turns(names, strategy), children, mortal, patience)
     try:
-        # What a process prepares must not meet what another one already does.
-        for child in children.values():
-            child.heard(patient)
-        at: str | None = names[0]
-        children[names[0]].go()
-        while at is not None:
-            message = children[at].receive(patient)
-            if message is None:
-                fate, explanation = Fate.UNCONTROLLED, f"{at} is blocked outside the model"
-                if children[at].asleep():
-                    traces = children[at].stacks()
-                break
-            kind, content = message
-            if kind == "ready":
-                continue
-            if kind == "locked":
-                held[content] = at
-                continue
-            if kind == "freed":
-                held.pop(content, None)
-                turns.freed(content)
-                continue
-            if kind == "reach":
-                at = turns.reach(at, content)
-            elif kind == "wait":
-                at = turns.wait(at, content, held.get(content))
-            elif kind == "end" or (kind == "lost" and mortal):
-                if kind == "lost":
-                    errors[at] = ProcessDied(at, children[at].end())
-                for lock in [lock for lock, holder in held.items() if holder == at]:
-                    del held[lock]
-                    turns.freed(lock)
-                at = turns.end(at)
-            else:
-                # It failed before or between seams; what it says instead is its answer.
-                fate, explanation = Fate.UNCONTROLLED, f"{at} ended early: {content or 'without an answer'}"
-                break
-            if at is not None:
-                children[at].go()
-        if fate is Fate.DONE and turns.waiting:
-            fate, explanation = Fate.DEADLOCK, turns.cycle()
-            traces = "\n".join(f"process {name}:\n{children[name].stacks()}" for name in turns.waiting)
-        if fate is Fate.DONE:
-            for name, child in children.items():
-                if name in errors:
-                    continue
-                child.go()
-                message = child.receive(patient)
-                if message is not None and message[0] == "lost" and mortal:
-                    errors[name] = ProcessDied(name, child.end())
-                elif message is None or message[0] == "lost":
-                    errors[name] = RuntimeError(f"process {name} ended without an answer")
-                elif message[0] == "raised":
-                    errors[name] = RuntimeError(message[1])
-                else:
-                    values[name] = message[1]
+        parent.play()
+        if parent.fate is Fate.DONE:
+            parent.collect()
     finally:
         for child in children.values():
-            child.close(kill=fate is not Fate.DONE)
-    return Run(fate, turns.steps, values, errors, explanation, traces, turns.waits)
+            child.close(kill=parent.fate is not Fate.DONE)
+    return Run(
+        parent.fate,
+        parent.turns.steps,
+        parent.values,
+        parent.errors,
+        parent.explanation,
+        parent.stacks,
+        parent.turns.waits,
+    )
+
+
+class _Parent:
+    """Gives the turn to one child after the other, by what each says."""
+
+    def __init__(self, turns: Turns, children: Mapping[str, _Child], mortal: bool, patience: float) -> None:
+        self.turns = turns
+        self.fate, self.explanation, self.stacks = Fate.DONE, "", ""
+        self.values: dict[str, Any] = {}
+        self.errors: dict[str, BaseException] = {}
+        self._children = children
+        self._mortal = mortal
+        self._patience = patience
+        self._stillness = Stillness()
+        # Who holds which file.
+        self._held: dict[str, str] = {}
+
+    def play(self) -> None:
+        """Let each part run to its end, by turns."""
+        # What a process prepares must not meet what another one already does.
+        for child in self._children.values():
+            child.heard(self._patient)
+        at: str | None = self.turns.names[0]
+        self._children[self.turns.names[0]].go()
+        while at is not None:
+            message = self._children[at].receive(self._patient)
+            if message is None:
+                self._stop(Fate.UNCONTROLLED, f"{at} is blocked outside the model", [at])
+                return
+            kind, content = message
+            if kind in ("ready", "locked", "freed"):
+                self._note(at, kind, content)
+                continue
+            if kind == "reach":
+                at = self.turns.reach(at, content)
+            elif kind == "wait":
+                at = self.turns.wait(at, content, self._held.get(content))
+            elif kind == "end" or (kind == "lost" and self._mortal):
+                if kind == "lost":
+                    self.errors[at] = ProcessDied(at, self._children[at].end())
+                for lock in [lock for lock, holder in self._held.items() if holder == at]:
+                    self._note(at, "freed", lock)
+                at = self.turns.end(at)
+            else:
+                # It failed before or between seams; what it says instead is its answer.
+                self._stop(Fate.UNCONTROLLED, f"{at} ended early: {content or 'without an answer'}", [])
+                return
+            if at is not None:
+                self._children[at].go()
+        if self.turns.waiting:
+            self._stop(Fate.DEADLOCK, self.turns.cycle(), list(self.turns.waiting))
+
+    def collect(self) -> None:
+        """Let each process look around, one after the other, and take its answer."""
+        for name, child in self._children.items():
+            if name in self.errors:
+                continue
+            child.go()
+            message = child.receive(self._patient)
+            if message is not None and message[0] == "lost" and self._mortal:
+                self.errors[name] = ProcessDied(name, child.end())
+            elif message is None or message[0] == "lost":
+                self.errors[name] = RuntimeError(f"process {name} ended without an answer")
+            elif message[0] == "raised":
+                self.errors[name] = RuntimeError(message[1])
+            else:
+                self.values[name] = message[1]
+
+    def _note(self, name: str, kind: str, lock: str) -> None:
+        if kind == "locked":
+            self._held[lock] = name
+        elif kind == "freed":
+            self._held.pop(lock, None)
+            self.turns.freed(lock)
+
+    def _stop(self, fate: Fate, explanation: str, stuck: list[str]) -> None:
+        """Where the stuck ones stand is asked only of those that sleep: others may just want for a processor."""
+        self.fate, self.explanation = fate, explanation
+        asleep = [name for name in stuck if self._children[name].asleep()]
+        self.stacks = "\n".join(f"process {name}:\n{self._children[name].stacks()}" for name in asleep)
+
+    def _patient(self) -> bool:
+        return self._stillness.ticks(len(self.turns.steps)) < self._patience
 
 
 class _Child:
@@ -186,6 +205,20 @@ class _Child:
         self.connection = connection
         self._traces = traces
         self._code: int | None = None
+
+    @classmethod
+    def fork(cls, name: str, body: Callable[[str, Drive], Any], siblings: Sequence[_Child]) -> _Child:
+        ours, theirs = Pipe()
+        traces = os.memfd_create("stacks")
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            # A sibling that is killed must be seen to be gone, so nobody else may hold its end.
+            for sibling in siblings:
+                sibling.connection.close()
+            _work(name, theirs, traces, body)
+        theirs.close()
+        return cls(pid, ours, traces)
 
     def go(self) -> None:
         # Who is gone already has left its answer to be read, or none.
@@ -252,7 +285,7 @@ def _modelled(driver: _Remote) -> Iterator[None]:
         fcntl.flock = real
 
 
-def _child(name: str, connection: Connection, traces: int, body: Callable[..., Any]) -> None:
+def _work(name: str, connection: Connection, traces: int, body: Callable[..., Any]) -> None:
     def part(function: Callable[[], Any]) -> BaseException | None:
         connection.send(("ready", None))
         connection.recv()
