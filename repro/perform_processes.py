@@ -107,10 +107,12 @@ def _acted(raised: BaseException | None) -> Outcome:
 def _outcome(run: Run, scene: Scene, experiment: Experiment) -> Outcome:
     if run.fate is Fate.DEADLOCK:
         return Outcome(Kind.HANG, f"deadlock: {run.explanation}", {"stacks": run.stacks})
+    if run.fate is not Fate.DONE and run.stacks:
+        # What processes share is files, and locks on these are modelled: nobody else can wake it.
+        reason = f"{run.explanation}: all its threads sleep, and nobody is there to wake them"
+        return Outcome(Kind.HANG, reason, {"stacks": run.stacks})
     if run.fate is not Fate.DONE:
-        # What processes share is files; locks on these are modelled, so nobody else can wake it.
-        kind = Kind.HANG if run.stacks else Kind.INCONCLUSIVE
-        return Outcome(kind, run.explanation, {"stacks": run.stacks})
+        return Outcome(Kind.INCONCLUSIVE, run.explanation)
     outcomes = {name: outcome for name, (outcome, _) in run.values.items()}
     for name, error in run.errors.items():
         thread = scene.threads[name]
