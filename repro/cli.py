@@ -130,7 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
     table.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
-    table.add_argument("--search", action="store_true", help="search each cell instead of replaying (minutes a cell)")
+    table.add_argument(
+        "--search",
+        action="store_true",
+        help="search each cell instead of replaying (minutes a cell; races of processes only by name)",
+    )
     _search_options(table)
     table.set_defaults(command=_matrix)
 
@@ -244,8 +248,13 @@ def _list(options: argparse.Namespace) -> int:
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
     }
+    tables = {
+        f"{kind} of {group}": {name: found[kind][name] for name in module.names(group)}
+        for group in (races.THREADS, races.PROCESSES)
+        for kind, module in (("races", races), ("fixes", fixes))
+    }
     console = _console(options)
-    for title, entries in found.items():
+    for title, entries in tables.items():
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name, text in entries.items():
             table.add_row(name, text)
@@ -258,9 +267,8 @@ def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
     fix = options.fix or fixes.NONE
-    fixes.check(fix)
+    fixes.check(fix, races.group(options.race))
     torch, cells = _measure(options, [options.race], [fix], controls=False)
     console = _console(options)
     for cell in cells:
@@ -275,9 +283,8 @@ def _explore(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
     fix = options.fix or fixes.NONE
-    fixes.check(fix)
+    fixes.check(fix, races.group(options.race))
     with (
         _progress() as progress,
         Laboratory(lanes=2) as laboratory,
@@ -301,13 +308,20 @@ def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import standing
 
-    chosen = options.races or races.names()
-    for race in chosen:
-        races.documentation(race)
-    for fix in options.fixes or []:
+    wanted = options.fixes or fixes.names()
+    for fix in wanted:
         fixes.check(fix)
+    # A schedule of processes takes seconds, so hundreds of them are searched only where that is asked for.
+    everything = races.names(races.THREADS if options.search else None)
+    chosen = options.races or [
+        race for race in everything if any(fixes.suits(fix, races.group(race)) for fix in wanted)
+    ]
+    for race in chosen:
+        group = races.group(race)
+        if not any(fixes.suits(fix, group) for fix in wanted):
+            fixes.check(wanted[0], group)
     controls = options.fixes is None and not options.search
-    torch, cells = _measure(options, chosen, options.fixes or fixes.names(), controls=controls, search=options.search)
+    torch, cells = _measure(options, chosen, wanted, controls=controls, search=options.search)
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
@@ -347,16 +361,20 @@ def _gate(options: argparse.Namespace) -> int:
 
 def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None, looks: Sequence[Look]) -> Gate:
     from repro import gate, results
-    from repro.verdict import columns
+    from repro.verdict import places
 
-    chosen = columns(options.fixes or fixes.names(), controls=options.fixes is None)
-    places = [(race, fix) for race in options.races or races.names() for fix in chosen]
+    wanted = places(options.races or races.names(), options.fixes or fixes.names(), controls=options.fixes is None)
     if yardstick is not None:
         # Two reports may know other races than this version does.
         both = sorted({*yardstick.cells, *report.cells})
-        places = [p for p in both if p[0] in (options.races or [p[0]]) and (options.fixes is None or p[1] in chosen)]
-    known = gate.other(yardstick) if yardstick else gate.release(report, places, results.recorded())
-    return gate.compare(known, report, places, looks=looks, notes=_left_out(options))
+        columns = [fixes.NONE, *(options.fixes or [])]
+        wanted = [
+            (race, fix)
+            for race, fix in both
+            if race in (options.races or [race]) and (options.fixes is None or fix in columns)
+        ]
+    known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded())
+    return gate.compare(known, report, wanted, looks=looks, notes=_left_out(options))
 
 
 def _check_gate(options: argparse.Namespace) -> None:
@@ -397,12 +415,16 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
 
 
 def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
-    """Search, without a fix, for the races that their recorded schedules do not show."""
+    """Search, without a fix, for the races of threads that their recorded schedules do not show."""
     from repro.exploring import second_look
     from repro.laboratory import Laboratory
     from repro.verdict import Verdict
 
-    away = [cell.race for cell in cells if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS]
+    away = [
+        cell.race
+        for cell in cells
+        if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS and races.group(cell.race) == races.THREADS
+    ]
     with _progress() as progress, Laboratory(lanes=2) as laboratory:
         bar = progress.add_task("searches", total=len(away))
         looks = []
@@ -462,7 +484,7 @@ def _recorded(options: argparse.Namespace) -> int:
     if options.releases:
         sys.stdout.write(markdown.releases(records))
         return OK
-    chosen = columns(options.fixes or fixes.names(), controls=options.fixes is None)
+    chosen = columns(options.bisect, options.fixes or fixes.names(), controls=options.fixes is None)
     found = gate.bisect(records, options.bisect, chosen)
     terminal.bisected(_console(options), options.bisect, found)
     content = {
@@ -512,10 +534,10 @@ def _measure(
     """Judge the cells, by replay or by search."""
     from repro import exploring
     from repro.laboratory import Laboratory
-    from repro.verdict import columns, matrix
+    from repro.verdict import matrix, places
 
     cells = []
-    total = len(races) * len(columns(fixes, controls=controls))
+    total = len(places(races, fixes, controls=controls))
     with (
         _progress() as progress,
         Laboratory(lanes=min(2, total)) as laboratory,

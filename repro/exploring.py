@@ -115,7 +115,7 @@ def matrix(
     """All cells by search, race by race; each search ends with its first failure."""
     for race in races:
         baseline: Exploration[Observation] | None = None
-        for fix in columns(fixes, controls=False):
+        for fix in columns(race, fixes, controls=False):
             found = search(
                 laboratory, race, fix, strategy=strategy, budget=budget, seed=seed, stop_after=1, baseline=baseline
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,7 +10,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
-from repro import preflight
+from repro import preflight, races
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
 from repro.sandbox import Ended, Sandbox
@@ -37,14 +38,20 @@ class Laboratory:
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             # One compile thread: no pool of workers that a fork would have to live with.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            # As in repro.warm, for threads that do not see what is set there: no cached graph.
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         }
-        self._sandboxes = [Sandbox(warm=WARM, env=environment) for _ in range(lanes)]
-        self._free: SimpleQueue[Sandbox] = SimpleQueue()
-        for sandbox in self._sandboxes:
-            self._free.put(sandbox)
+        # Compiled graphs are kept where it is the cache that processes share. Threads must compile anew: as in
+        # repro.warm, for those that do not see what is set there.
+        kept = {races.THREADS: "0", races.PROCESSES: "1"}
+        # A sandbox starts when it is first used.
+        self._sandboxes: list[Sandbox] = []
+        self._free: dict[str, SimpleQueue[Sandbox]] = {}
+        for group, graphs in kept.items():
+            caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": graphs, "TORCHINDUCTOR_AUTOGRAD_CACHE": graphs}
+            self._free[group] = SimpleQueue()
+            for _ in range(lanes):
+                sandbox = Sandbox(warm=WARM, env={**environment, **caches})
+                self._sandboxes.append(sandbox)
+                self._free[group].put(sandbox)
 
     def __enter__(self) -> Laboratory:
         return self
@@ -57,22 +64,29 @@ class Laboratory:
 
     def perform(self, experiment: Experiment) -> Observation:
         """Perform one experiment; whatever happens to the process becomes its outcome."""
-        ended = self.run("repro.perform:perform", experiment, timeout=self._bound)
+        if races.group(experiment.race) == races.PROCESSES:
+            # What the processes of a run share is gone with it, however they end.
+            with tempfile.TemporaryDirectory(prefix="run-", dir=self.cache) as folder:
+                ended = self.run(
+                    "repro.perform_processes:perform", experiment, folder, group=races.PROCESSES, timeout=self._bound
+                )
+        else:
+            ended = self.run("repro.perform:perform", experiment, timeout=self._bound)
         if isinstance(ended.value, Observation):
             return replace(ended.value, output=ended.output)
         return Observation(ended.outcome, output=ended.output)
 
-    def run(self, job: str, *arguments: Any, timeout: float) -> Ended:
-        """Run any job in a free sandbox; see :meth:`repro.sandbox.Sandbox.run`."""
-        sandbox = self._free.get()
+    def run(self, job: str, *arguments: Any, timeout: float, group: str = races.THREADS) -> Ended:
+        """Run any job in a free sandbox for races of ``group``; see :meth:`repro.sandbox.Sandbox.run`."""
+        sandbox = self._free[group].get()
         try:
             return sandbox.run(job, *arguments, timeout=timeout)
         finally:
-            self._free.put(sandbox)
+            self._free[group].put(sandbox)
 
     def perform_all(self, experiments: Iterable[Experiment]) -> Iterator[Observation]:
         """Perform many, as many at a time as there are lanes; results come in order."""
-        pool = ThreadPoolExecutor(len(self._sandboxes))
+        pool = ThreadPoolExecutor(self.lanes)
         try:
             yield from pool.map(self.perform, experiments)
         finally:

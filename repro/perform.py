@@ -31,23 +31,23 @@ def perform(experiment: Experiment) -> Observation:
     scene = Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     try:
-        with Seams(seams(race.seams), code=scene.code_under_test()) as standing:
+        with Seams(seams(extra=race.seams), code=scene.code_under_test()) as standing:
             run = Scheduler(strategy, context=experiment.context or race.context).run(scene.bodies)
             if run.fate is not Fate.DONE:
                 # Threads are parked for good inside seams and models: there is nothing to judge by.
-                return _describe(run, strategy, standing.standing, _stuck(run))
+                return describe(run, strategy, standing.standing, _stuck(run))
     except LostSeam as lost:
         return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
     outcome, findings, compiled = scene.judge(run.errors)
-    return replace(_describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
+    return replace(describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
-def seams(extra: Collection[str] = ()) -> list[Seam]:
-    """The seams that this release of torch has: those of every race, and the ``extra`` ones named."""
+def seams(kind: str = "seam", *, extra: Collection[str] = ()) -> list[Seam]:
+    """The seams of one kind that this release of torch has: those of every race, and the ``extra`` ones named."""
     known = ("name", "target", "where", "required", "within")
     return [
         Seam(**{key: entry[key] for key in known if key in entry})
-        for entry in entries("seam", torch.__version__)
+        for entry in entries(kind, torch.__version__)
         if not entry.get("extra") or entry["name"] in extra
     ]
 
@@ -163,7 +163,8 @@ def _stuck(run: Run) -> Outcome:
     return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
 
 
-def _describe(run: Run, strategy: Strategy, standing: list[str], outcome: Outcome) -> Observation:
+def describe(run: Run, strategy: Strategy, standing: list[str], outcome: Outcome) -> Observation:
+    """The observation of a run that came to ``outcome``."""
     asked = strategy.schedule if isinstance(strategy, Replay) else run.schedule
     return Observation(
         outcome=outcome, schedule=str(run.schedule), steps=run.steps, switches=fates(asked, run), seams=standing
@@ -186,7 +187,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
         # The third must compile for itself, or it would have no window.
         scene = Scene(experiment, replace(race, warm=race.warm and name != THIRD))
         part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
-        with Seams(seams(race.seams), code=scene.code_under_test()):
+        with Seams(seams(extra=race.seams), code=scene.code_under_test()):
             raised = drive(part)
         outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
         return outcome, findings
@@ -194,7 +195,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     strategy = Replay(schedule)
     run = by_processes.run(names, strategy, body)
     return replace(
-        _describe(run, strategy, [seam.name for seam in seams(race.seams)], _control(run, fates(schedule, run))),
+        describe(run, strategy, [seam.name for seam in seams(extra=race.seams)], _control(run, fates(schedule, run))),
         findings=[finding for _, findings in run.values.values() for finding in findings],
     )
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from repro import races
 from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
-from repro.fixes import NONE
+from repro.fixes import NONE, suits
 from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
@@ -83,21 +84,29 @@ def judge(race: str, fix: str, observation: Observation, baseline: Observation, 
     return Cell(race, fix, verdict, reason, observation, release)
 
 
-def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
-    """The columns of a matrix: no fix first, then the fixes, then the control group."""
-    return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
+def columns(race: str, fixes: Iterable[str], *, controls: bool) -> list[str]:
+    """The cells of a race: no fix first, then the ``fixes`` for races of its group, then the control group.
+
+    A race of processes has no control: to be in processes of their own is all that the control group changes.
+    """
+    group = races.group(race)
+    control = [PROCESSES] if controls and group == races.THREADS else []
+    return [NONE, *(fix for fix in fixes if fix != NONE and suits(fix, group)), *control]
+
+
+def places(names: Iterable[str], fixes: Sequence[str], *, controls: bool) -> list[tuple[str, str]]:
+    """All cells of a matrix as (race, column), race by race."""
+    return [(race, column) for race in names for column in columns(race, fixes, controls=controls)]
 
 
 def matrix(
-    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool, times: int = 1
+    laboratory: Laboratory, names: Iterable[str], fixes: Sequence[str], *, controls: bool, times: int = 1
 ) -> Iterator[Cell]:
     """All cells, race by race; of each race the run without a fix comes first.
 
     Each cell runs so many ``times``; where the runs differ, it says nothing.
     """
-    experiments = [
-        _experiment(race, fix, laboratory.torch) for race in races for fix in columns(fixes, controls=controls)
-    ]
+    experiments = [_experiment(race, fix, laboratory.torch) for race, fix in places(names, fixes, controls=controls)]
     runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
     for experiment in experiments:

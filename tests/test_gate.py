@@ -23,7 +23,7 @@ from repro.outcome import Kind, Outcome
 from repro.preflight import torch_version
 from repro.report import github, junit, markdown
 from repro.results import Report, ReportError, Seen
-from repro.verdict import Standing, Verdict, columns, matrix
+from repro.verdict import Standing, Verdict, columns, matrix, places
 
 LINK = "https://example.org/1"
 RACE = "tracing-bystander"
@@ -425,7 +425,6 @@ def test_bisect_names_the_release_at_which_a_race_changed():
 # ---- what is committed -------------------------------------------------------------------------------------------
 
 RECORDS = results.recorded()
-COLUMNS = columns(fixes.names(), controls=True)
 
 
 def recorded(torch: str) -> Report:
@@ -435,8 +434,8 @@ def recorded(torch: str) -> Report:
 def test_every_record_is_whole_and_as_expected_of_its_release():
     assert RECORDS
     for record in RECORDS:
-        places = [(race, fix) for race in races.names() for fix in COLUMNS]
-        answer = gate.compare(gate.release(record, places, RECORDS), record, places)
+        wanted = places(races.names(), fixes.names(), controls=True)
+        answer = gate.compare(gate.release(record, wanted, RECORDS), record, wanted)
         assert answer.standing is Standing.AS_EXPECTED, [change.text for change in answer.red]
         assert results.reduced(record) == Path(record.source).read_text(encoding="utf-8")
 
@@ -456,7 +455,7 @@ def test_the_upgrade_from_2_13_to_2_14_shows_that_the_mark_became_thread_local()
     assert {change.race for change in answer.red if change.word is Word.BETTER and change.fix == NONE} >= mark
     # Each cell of these that failed is clean now, and no other of theirs changed.
     for race in mark:
-        for fix in COLUMNS:
+        for fix in columns(race, fixes.names(), controls=True):
             failed = old.cells[race, fix].outcome is not Kind.OK
             (change,) = [change for change in answer.changes if change.id == f"{race}/{fix}"]
             assert change.word is (Word.BETTER if failed else Word.SAME), change

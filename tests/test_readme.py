@@ -77,7 +77,7 @@ def test_the_matrix_is_the_one_that_the_expectations_give() -> None:
     shown = next(text for kind, text in BLOCKS if kind == "text")
     cells = []
     for race in races.names():
-        for fix in columns(fixes.names(), controls=True):
+        for fix in columns(race, fixes.names(), controls=True):
             known = expected(race, fix, RELEASE)
             assert known is not None
             verdict = Verdict.HOLDS if known.outcome is Kind.OK else Verdict.FAILS

@@ -143,8 +143,8 @@ def test_a_race_that_had_to_show_and_stayed_away_makes_all_inconclusive():
 
 
 def test_no_fix_is_the_first_column_and_only_once():
-    assert columns(["wrapper", NONE, "lock"], controls=False) == [NONE, "wrapper", "lock"]
-    assert columns([], controls=True) == [NONE, PROCESSES]
+    assert columns("first-call", ["wrapper", NONE, "lock"], controls=False) == [NONE, "wrapper", "lock"]
+    assert columns("first-call", [], controls=True) == [NONE, PROCESSES]
 
 
 class Written:

@@ -7,10 +7,14 @@ A fix file imports torch and the standard library only and defines one or more o
 ``guard(function)``
     what is put around each piece of the user's own code that compiles, traces or calls attention;
 ``before_threads(attention, examples)``
-    what runs once, before any thread starts; ``attention(query, key, value, mask_mod)`` is the user's own
-    function and ``examples`` the argument tuples to prepare for.
+    what runs once, before any thread starts or process is forked; ``attention(query, key, value, mask_mod)`` is the
+    user's own function and ``examples`` the argument tuples to prepare for;
+``in_each_process()``
+    what each of the user's processes runs first, where there are several; ``LOCAL_RANK`` is in its environment, as
+    launchers set it.
 
-Foreign code, another library that compiles or traces, is out of reach of all three.
+Foreign code, another library that compiles or traces, is out of reach of all four. Fixes for races of processes are
+in ``processes/``: a lock between threads is nothing to another process, so each group of races has its own.
 """
 
 from __future__ import annotations
@@ -27,8 +31,10 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).parent
+THREADS, PROCESSES = "threads", "processes"
+_FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
 NONE = "none"
-_HOOKS = {"compile_attention", "guard", "before_threads"}
+_HOOKS = {"compile_attention", "guard", "before_threads", "in_each_process"}
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
@@ -66,6 +72,10 @@ class Fix:
         if hasattr(self.hooks, "before_threads"):
             self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
 
+    def in_each_process(self) -> None:
+        if hasattr(self.hooks, "in_each_process"):
+            self.hooks.in_each_process()  # type: ignore[union-attr]
+
     def promised_compiles(self, shapes: int, *, waiting: int = 0) -> int:
         """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.
 
@@ -76,15 +86,25 @@ class Fix:
         return waiting + (_COMPILES[self.name](shapes) if self.name in _COMPILES else shapes)
 
 
-def names() -> list[str]:
-    """The fixes that there are, by file name, without importing any; ``none`` is not one of them."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+def names(group: str | None = None) -> list[str]:
+    """The fixes that there are, or those of one group, by file name, without importing any; ``none`` is not one."""
+    folders = _FOLDERS.values() if group is None else [_FOLDERS[group]]
+    return sorted(path.stem for folder in folders for path in folder.glob("*.py") if not path.stem.startswith("_"))
+
+
+def suits(name: str, group: str) -> bool:
+    """Whether a fix is one for races of ``group``. No fix at all, and a fix of the user's own, suit any race."""
+    return name == NONE or name.endswith(".py") or name in names(group)
 
 
 def summary(name: str) -> str:
     """The first line of a fix's docstring, without importing it."""
-    text = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(ast.parse(_path(name).read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
+
+
+def _path(name: str) -> Path:
+    return next(folder / f"{name}.py" for folder in _FOLDERS.values() if (folder / f"{name}.py").is_file())
 
 
 def load(name: str) -> Fix:
@@ -97,11 +117,15 @@ def load(name: str) -> Fix:
         return Fix(NONE, None)
     if name.endswith(".py"):
         return _from_file(Path(name))
-    return Fix(name, importlib.import_module(f"{__name__}.{name}"))
+    package = __name__ if _path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
+    return Fix(name, importlib.import_module(f"{package}.{name}"))
 
 
-def check(name: str) -> None:
-    """Raises :class:`UnknownFix` when there is no such fix, or its file is none; imports nothing."""
+def check(name: str, group: str | None = None) -> None:
+    """Raises :class:`UnknownFix` when there is no such fix for races of ``group``, or its file is none.
+
+    Imports nothing.
+    """
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise UnknownFix(f"no such fix file: {name}")
@@ -110,6 +134,8 @@ def check(name: str) -> None:
         near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
+    if group is not None and not suits(name, group):
+        raise UnknownFix(f"{name} is no fix for races of {group}; those are: {', '.join(names(group))}")
 
 
 def _check_source(name: str) -> None:

@@ -2,6 +2,10 @@
 
 A race file's name is the race's name; the first line of its docstring says what happens. It defines ``RACE``. A
 thread is the user's *own*, which a fix wraps, or *foreign*, another library that compiles or traces, which it cannot.
+
+There are two groups. In the first, threads share the state of one process. In the second, in ``processes/``, each
+thread is the only one of a process of its own, and all that they share is inductor's cache directory; whatever else
+happens to that directory, such as its deletion, is a foreign process of the race. Each group has fixes of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from repro.user_code import UserCode
 
 FOLDER = Path(__file__).parent
+THREADS, PROCESSES = "threads", "processes"
+_FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
 
 
 class UnknownRace(ValueError):
@@ -46,10 +52,14 @@ class Grade(str, Enum):
 
 @dataclass(frozen=True)
 class Thread:
-    """What one thread does, and whether it is the user's ``own`` code."""
+    """What one thread does, and whether it is the user's ``own`` code.
+
+    In a race of processes one may be ``doomed``: it is there to be killed, or to fail, and how it ends is not judged.
+    """
 
     body: Callable[[], Any]
     own: bool
+    doomed: bool = False
 
 
 def own(body: Callable[[], Any]) -> Thread:
@@ -58,6 +68,10 @@ def own(body: Callable[[], Any]) -> Thread:
 
 def foreign(body: Callable[[], Any]) -> Thread:
     return Thread(body, own=False)
+
+
+def doomed(body: Callable[[], Any]) -> Thread:
+    return Thread(body, own=True, doomed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +83,10 @@ class Race:
     :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
     ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
     thread's context variables come from (see :class:`repro.interleave.Scheduler`).
+
+    A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``,
+    has the compiled ``"kernels"`` but no graph, or is ``"warm"``. A directory that a fix gives to a process alone is
+    as full.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]
@@ -80,6 +98,7 @@ class Race:
     workload: Mapping[str, Any] = field(default_factory=dict)
     seams: tuple[str, ...] = ()
     context: str = "copied"
+    cache: str | None = None
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))
@@ -88,20 +107,28 @@ class Race:
         return Schedule.parse(self.schedule)
 
 
-def names() -> list[str]:
-    """The races that there are, by file name, without importing any."""
-    return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+def names(group: str | None = None) -> list[str]:
+    """The races that there are, or those of one ``group``, by file name, without importing any."""
+    folders = _FOLDERS.values() if group is None else [_FOLDERS[group]]
+    files = [path.stem for folder in folders for path in folder.glob("*.py")]
+    return sorted(stem.replace("_", "-") for stem in files if not stem.startswith("_"))
+
+
+def group(name: str) -> str:
+    """Whether the race called ``name`` is one of threads or of processes. Raises :class:`UnknownRace`."""
+    return next(group for group, folder in _FOLDERS.items() if (folder / _file(name)).is_file())
 
 
 def documentation(name: str) -> str:
     """A race's docstring, without importing it."""
-    path = FOLDER / f"{_checked(name).replace('-', '_')}.py"
+    path = _FOLDERS[group(name)] / _file(name)
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def load(name: str) -> Race:
     """The race called ``name``. Imports torch. Raises :class:`UnknownRace`."""
-    race = importlib.import_module(f"{__name__}.{_checked(name).replace('-', '_')}").RACE
+    package = __name__ if group(name) == THREADS else f"{__name__}.{PROCESSES}"
+    race = importlib.import_module(f"{package}.{Path(_file(name)).stem}").RACE
     assert isinstance(race, Race)
     return race
 
@@ -109,6 +136,10 @@ def load(name: str) -> Race:
 def link(name: str) -> str | None:
     """The first upstream thread of a race. Imports torch."""
     return next(iter(load(name).upstream), None)
+
+
+def _file(name: str) -> str:
+    return f"{_checked(name).replace('-', '_')}.py"
 
 
 def _checked(name: str) -> str:

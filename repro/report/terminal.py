@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from repro import races
 from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
@@ -27,16 +28,29 @@ from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
 
 
+_TITLES = {races.THREADS: "torch {}", races.PROCESSES: "torch {}, processes"}
+
+
 def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
-    """Races by fixes. A cell that is not as the release is known to behave is marked with ``!``."""
+    """Races by fixes, a table for each group. A cell that is not as the release is known to behave has a ``!``."""
+    of_processes = races.names(races.PROCESSES)
+    for group, title in _TITLES.items():
+        members = [cell for cell in cells if (cell.race in of_processes) == (group == races.PROCESSES)]
+        if members:
+            _table(console, members, title.format(torch))
+
+
+def _table(console: Console, cells: Sequence[Cell], title: str) -> None:
     columns = list(dict.fromkeys(cell.fix for cell in cells))
-    table = Table(title=f"torch {torch}", title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("race", no_wrap=True)
     for column in columns:
         table.add_column("no fix" if column == NONE else column, no_wrap=True)
     by_place = {(cell.race, cell.fix): cell for cell in cells}
     for race in dict.fromkeys(cell.race for cell in cells):
-        table.add_row(race, *(_cell(by_place[race, column]) for column in columns if (race, column) in by_place))
+        # A fix of the user's own may have been tried on some of them only.
+        places = [by_place.get((race, column)) for column in columns]
+        table.add_row(race, *("-" if place is None else _cell(place) for place in places))
     console.print(table)
 
 

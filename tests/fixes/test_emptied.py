@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.experiment import Experiment
-from repro.fixes import FOLDER, NONE, load, names
+from repro.fixes import FOLDER, NONE, THREADS, load, names
 from repro.interleave import Schedule
 from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
@@ -42,7 +42,7 @@ def kind(laboratory: Laboratory, race: str, fix: str) -> str:
 
 
 def test_every_fix_is_emptied_here() -> None:
-    assert sorted(EMPTIED) == names()
+    assert sorted(EMPTIED) == names(THREADS)
 
 
 @pytest.mark.parametrize("fix", ["lock", "warmup", "suppress"])

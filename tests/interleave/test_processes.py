@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import sys
+import threading
 
 import pytest
 
 from repro.interleave import Fate, Schedule, point
-from repro.interleave.processes import run
+from repro.interleave.processes import ProcessDied, run
 from repro.interleave.replay import Replay, fates
 from repro.interleave.schedule import steps_to_json
 
@@ -85,3 +88,94 @@ def test_a_process_that_never_drives_is_not_a_pass():
     ran = run(["a", "b"], Replay(Schedule()), lambda name, drive: "no part")
     assert ran.fate is Fate.UNCONTROLLED
     assert ran.explanation == "a ended early: no part"
+
+
+# ---- file locks, and processes that may die --------------------------------------------------------------------
+
+
+def locked(path):
+    """A body whose part locks a file around its middle, as two programs would that know nothing of each other."""
+
+    def body(name, drive):
+        def part():
+            with open(path, "a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                point("middle")
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+        return drive(part)
+
+    return body
+
+
+def test_a_process_that_waits_for_a_file_lock_lets_its_holder_go_on(tmp_path):
+    schedule = Schedule.parse("a:middle#1>b")
+    ran = run(["a", "b"], Replay(schedule), locked(tmp_path / "file"))
+    assert ran.fate is Fate.DONE
+    assert steps_to_json(ran.steps) == [
+        "a:start#1",
+        "a:middle#1>b",
+        "b:start#1",
+        "b:wait:file#1>a",
+        "a:end#1>b",
+        "b:middle#1",
+        "b:end#1",
+    ]
+    assert [str(fate) for fate in fates(schedule, ran)] == ["a:middle#1>b refused (b waits for file, held by a)"]
+
+
+def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path):
+    inner = locked(tmp_path / "file")
+
+    def body(name, drive):
+        if name == "killer":
+            return drive(lambda: os.kill(int((tmp_path / "holder").read_text()), signal.SIGKILL))
+        (tmp_path / name).write_text(str(os.getpid()))
+        return inner(name, drive)
+
+    line = "holder:middle#1>next, next:wait:file#1>killer"
+    ran = run(["holder", "next", "killer"], Replay(Schedule.parse(line)), body, mortal=True)
+    assert ran.fate is Fate.DONE
+    assert isinstance(ran.errors["holder"], ProcessDied)
+    assert str(ran.errors["holder"]) == "process holder was killed by SIGKILL"
+    assert steps_to_json(ran.steps)[-2:] == ["next:middle#1", "next:end#1"]
+
+
+def test_two_locks_in_opposite_order_are_a_deadlock(tmp_path):
+    def body(name, drive):
+        def part():
+            with open(tmp_path / name, "a") as mine, open(tmp_path / ("b" if name == "a" else "a"), "a") as other:
+                fcntl.flock(mine, fcntl.LOCK_EX)
+                point("between")
+                fcntl.flock(other, fcntl.LOCK_EX)
+
+        return drive(part)
+
+    ran = run(["a", "b"], Replay(Schedule.parse("a:between#1>b")), body)
+    assert ran.fate is Fate.DEADLOCK
+    assert set(ran.explanation.split("; ")) == {"a waits for b, held by b", "b waits for a, held by a"}
+
+
+def test_the_death_of_a_mortal_process_is_an_end_like_any_other():
+    ran = run(["a", "b"], Replay(Schedule()), lambda name, drive: drive(lambda: os._exit(3)), mortal=True)
+    assert ran.fate is Fate.DONE
+    assert {name: str(error) for name, error in ran.errors.items()} == {
+        "a": "process a ended with code 3",
+        "b": "process b ended with code 3",
+    }
+
+
+def test_where_a_process_sleeps_for_good_is_shown():
+    ran = run(["a"], Replay(Schedule()), lambda name, drive: drive(threading.Event().wait), patience=3)
+    assert ran.fate is Fate.UNCONTROLLED
+    assert "threading.py" in ran.stacks
+
+
+def test_processes_look_around_one_after_the_other(tmp_path):
+    def body(name, drive):
+        drive(lambda: None)
+        seen = sorted(path.name for path in tmp_path.iterdir())
+        (tmp_path / name).touch()
+        return seen
+
+    assert run(["a", "b", "c"], Replay(Schedule()), body).values == {"a": [], "b": ["a"], "c": ["a", "b"]}

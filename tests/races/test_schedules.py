@@ -12,6 +12,7 @@ from repro.laboratory import Laboratory
 from repro.recording import load, nondeterminism
 
 FOLDER = fixtures() / "schedules"
+WIPED = "cache-wiped-writing"
 
 
 def test_every_race_has_a_recorded_schedule() -> None:
@@ -24,7 +25,15 @@ def test_no_recording_holds_a_path_of_the_machine_that_made_it() -> None:
         assert not any(root in text for root in ('"/', "/home/", "/root/", "/tmp/", str(Path.home()))), path
 
 
-@pytest.mark.parametrize("race", races.names())
+@pytest.mark.parametrize(
+    "race",
+    [
+        *races.names(races.THREADS),
+        # With a compiler in most runs, one stands for all of them by day.
+        *(pytest.param(race, marks=pytest.mark.nightly) for race in races.names(races.PROCESSES) if race != WIPED),
+        WIPED,
+    ],
+)
 def test_a_recorded_schedule_is_replayed_every_time(race: str, laboratory: Laboratory) -> None:
     recording = load(str(FOLDER / f"{race}.json"), laboratory.torch)
     runs = list(laboratory.perform_all([recording.experiment()] * 5))

@@ -74,6 +74,24 @@ def test_the_matrix_reads_without_colour():
     ]
 
 
+def test_races_of_processes_have_a_table_of_their_own_and_a_dash_where_a_fix_was_not_tried():
+    cells = [
+        made(NONE, Kind.OK, Kind.OK),
+        made(NONE, Kind.ERROR, Kind.ERROR, race="cold-start"),
+        made("file_lock", Kind.OK, Kind.OK, race="cold-start"),
+        made(NONE, Kind.OK, Kind.OK, race="disk-full"),
+    ]
+    text = printed(terminal.matrix, cells, "2.13.0")
+    first, second = text.split("torch 2.13.0, processes")
+
+    assert rows(first) == [["race", "no fix"], ["a-race", "clean"]]
+    assert rows(second) == [
+        ["race", "no fix", "file_lock"],
+        ["cold-start", "error", "holds"],
+        ["disk-full", "clean", "-"],
+    ]
+
+
 def test_every_outcome_has_a_text_of_its_own_in_the_matrix():
     texts = {rows(printed(terminal.matrix, [made("lock", kind, kind)], "2.13.0"))[1][1] for kind in Kind}
     assert len(texts) == len(Kind)

@@ -1,0 +1,1 @@
+"""Races of processes that share inductor's cache directory; see :mod:`repro.races`."""
