@@ -8,9 +8,11 @@ A fix file imports torch and the standard library only and defines one or more o
     what is put around each piece of the user's own code that compiles, traces or calls attention;
 ``before_threads(attention, examples)``
     what runs once, before any thread starts; ``attention(query, key, value, mask_mod)`` is the user's own
-    function and ``examples`` the argument tuples to prepare for.
+    function and ``examples`` the argument tuples to prepare for;
+``thread(body)``
+    what a thread of the user's is started with, in place of ``body``; called by the thread that starts it.
 
-Foreign code, another library that compiles or traces, is out of reach of all three.
+Foreign code, another library that compiles or traces, is out of reach of all four.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 NONE = "none"
-_HOOKS = {"compile_attention", "guard", "before_threads"}
+_HOOKS = {"compile_attention", "guard", "before_threads", "thread"}
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
@@ -65,6 +67,11 @@ class Fix:
     def before_threads(self, attention: Callable[..., Any], examples: Iterable[tuple[Any, ...]]) -> None:
         if hasattr(self.hooks, "before_threads"):
             self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
+
+    def thread(self, body: Callable[[], Any]) -> Callable[[], Any]:
+        if hasattr(self.hooks, "thread"):
+            return self.hooks.thread(body)  # type: ignore[no-any-return, union-attr]
+        return body
 
     def promised_compiles(self, shapes: int, *, waiting: int = 0) -> int:
         """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.
