@@ -73,7 +73,8 @@ class Scene:
         self.code.calls.clear()
         self.threads = dict(race.threads(self.code))
         self.before = state.snapshot()
-        self.promised = race.frames
+        self.promised = race.graphs
+        self.graphs = recompiles.compiled_graphs()
         self.frames = recompiles.compiled_frames()
 
     @property
@@ -89,16 +90,13 @@ class Scene:
         left = state.judge(self.before, state.snapshot())
         findings = [finding for call in self.code.calls for finding in _judge_call(call)] + self.code.findings
         if self.promised is not None:
-            findings.append(recompiles.judge(self._compiled(), self.promised))
+            graphs = _difference(self.graphs, recompiles.compiled_graphs())
+            findings.append(recompiles.judge(graphs, self.promised, what="graphs"))
         dense = _out_of_memory(self.code.calls, errors)
         lone, lone_error = self._lone_calls()
         findings = [*findings, *lone, left]
         outcome = _outcome(errors, lone_error, findings, dense)
-        return outcome, findings, self._compiled()
-
-    def _compiled(self) -> int | None:
-        frames = recompiles.compiled_frames()
-        return None if frames is None or self.frames is None else frames - self.frames
+        return outcome, findings, _difference(self.frames, recompiles.compiled_frames())
 
     def _lone_calls(self) -> tuple[list[Finding], BaseException | None]:
         """Call compiled attention once more, alone, on every workload; what is seen, and what was raised."""
@@ -111,6 +109,10 @@ class Scene:
                 return findings, error
             findings += _judge_call(self.code.calls[0])
         return findings, None
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
 
 
 def _judge_call(call: Call) -> list[Finding]:

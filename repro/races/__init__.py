@@ -68,8 +68,8 @@ class Race:
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
     :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
     ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
-    thread's context variables come from (see :class:`repro.interleave.Scheduler`). ``frames`` bounds what Dynamo may
-    compile while the threads run: more than that is ``wasteful``.
+    thread's context variables come from (see :class:`repro.interleave.Scheduler`). ``graphs`` bounds what Dynamo may
+    hand to a backend while the threads run: more than that is ``wasteful``.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]
@@ -81,7 +81,7 @@ class Race:
     workload: Mapping[str, Any] = field(default_factory=dict)
     seams: tuple[str, ...] = ()
     context: str = "copied"
-    frames: int | None = None
+    graphs: int | None = None
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))

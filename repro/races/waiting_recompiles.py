@@ -19,7 +19,7 @@ def threads(code: UserCode) -> dict[str, Thread]:
 RACE = Race(
     threads=threads,
     schedule="first:dynamo.compile#1>waiting",
-    frames=1,
+    graphs=1,
     outcomes={
         "wasteful": (Grade.REQUIRED, "the thread that waited compiled the same thing once more"),
         "ok": (Grade.ACCEPTABLE, "whoever waited for a compile looks for it again"),
