@@ -74,7 +74,9 @@ class Laboratory:
             ended = self.run("repro.perform:perform", experiment, timeout=self._bound)
         if isinstance(ended.value, Observation):
             return replace(ended.value, output=ended.output)
-        return Observation(ended.outcome, output=ended.output)
+        # Nobody is left to say what schedule was followed: note what was asked for, so that it can be replayed.
+        asked = self.run("repro.perform:asked", experiment, timeout=self._bound).value or Observation.schedule
+        return Observation(ended.outcome, schedule=asked, output=ended.output)
 
     def run(self, job: str, *arguments: Any, timeout: float, group: str = races.THREADS) -> Ended:
         """Run any job in a free sandbox for races of ``group``; see :meth:`repro.sandbox.Sandbox.run`."""

@@ -16,12 +16,13 @@ from typing import Any
 
 
 class Kind(str, Enum):
-    """The eight ways in which a run can end."""
+    """The nine ways in which a run can end."""
 
     OK = "ok"
     ERROR = "error"
     POISONED = "poisoned"
     DENSE = "dense"
+    WASTEFUL = "wasteful"
     WRONG = "wrong"
     CRASH = "crash"
     HANG = "hang"

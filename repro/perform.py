@@ -42,6 +42,12 @@ def perform(experiment: Experiment) -> Observation:
     return replace(describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
+def asked(experiment: Experiment) -> str | None:
+    """The schedule that a run of ``experiment`` is to follow, where it follows one."""
+    strategy = experiment.strategy or Replay(races.load(experiment.race).recorded())
+    return str(strategy.schedule) if isinstance(strategy, Replay) else None
+
+
 def seams(kind: str = "seam", *, extra: Collection[str] = ()) -> list[Seam]:
     """The seams of one kind that this release of torch has: those of every race, and the ``extra`` ones named."""
     known = ("name", "target", "where", "required", "within")
@@ -67,11 +73,14 @@ class Scene:
         self.code.calls.clear()
         self.threads = dict(race.threads(self.code))
         self.before = state.snapshot()
+        self.promised = race.graphs
+        self.graphs = recompiles.compiled_graphs()
         self.frames = recompiles.compiled_frames()
 
     @property
     def bodies(self) -> Mapping[str, Callable[[], Any]]:
-        return {name: thread.body for name, thread in self.threads.items()}
+        start = self.code.fix.thread
+        return {name: start(thread.body) if thread.own else thread.body for name, thread in self.threads.items()}
 
     def code_under_test(self) -> list[Any]:
         return [self.code.attention, self.code.uncompiled_attention, *self.bodies.values()]
@@ -79,14 +88,15 @@ class Scene:
     def judge(self, errors: Mapping[str, BaseException]) -> tuple[Outcome, list[Finding], int | None]:
         """All oracles, after the threads are done: the calls, the state, and then a lone call."""
         left = state.judge(self.before, state.snapshot())
-        findings = [finding for call in self.code.calls for finding in _judge_call(call)]
+        findings = [finding for call in self.code.calls for finding in _judge_call(call)] + self.code.findings
+        if self.promised is not None:
+            graphs = _difference(self.graphs, recompiles.compiled_graphs())
+            findings.append(recompiles.judge(graphs, self.promised, what="graphs"))
         dense = _out_of_memory(self.code.calls, errors)
         lone, lone_error = self._lone_calls()
-        frames = recompiles.compiled_frames()
-        compiled = None if frames is None or self.frames is None else frames - self.frames
         findings = [*findings, *lone, left]
         outcome = _outcome(errors, lone_error, findings, dense)
-        return outcome, findings, compiled
+        return outcome, findings, _difference(self.frames, recompiles.compiled_frames())
 
     def _lone_calls(self) -> tuple[list[Finding], BaseException | None]:
         """Call compiled attention once more, alone, on every workload; what is seen, and what was raised."""
@@ -99,6 +109,10 @@ class Scene:
                 return findings, error
             findings += _judge_call(self.code.calls[0])
         return findings, None
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
 
 
 def _judge_call(call: Call) -> list[Finding]:
@@ -129,7 +143,7 @@ def _outcome(
     findings: list[Finding],
     out_of_memory: str | None,
 ) -> Outcome:
-    """The one outcome of many signs: dense before error before wrong before poisoned before inconclusive."""
+    """The one outcome of many signs: dense before error before wrong before poisoned before wasteful before blind."""
     failed = {name: error_outcome(error) for name, error in errors.items()}
     also = {"errors": {name: outcome.details for name, outcome in failed.items()}} if failed else {}
     if lone_error is not None:
@@ -151,6 +165,8 @@ def _outcome(
         return Outcome(Kind.POISONED, f"a later, lone call fails: {error_outcome(lone_error).reason}", also)
     if left := first(Sight.FAIL, "state"):
         return Outcome(Kind.POISONED, left.message, {**left.data, **also})
+    if waste := first(Sight.FAIL, "recompiles", "mask memory", "fallbacks"):
+        return Outcome(Kind.WASTEFUL, waste.message, {**waste.data, **also})
     if blind := first(Sight.BLIND):
         return Outcome(Kind.INCONCLUSIVE, f"the {blind.oracle} oracle could not look: {blind.message}", also)
     return Outcome(Kind.OK, "all calls right and block-sparse; a lone call works; no state left behind")

@@ -6,6 +6,7 @@ Each entry is a table with at least ``name`` and ``torch``, the releases that it
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,14 @@ def entries(kind: str, torch_version: str) -> list[dict[str, Any]]:
     """The entries of one ``kind`` (``seam``, ``state``, ...) that hold for ``torch_version``, in file order."""
     release = Version(Version(torch_version).base_version)
     return [entry for entry in _tables()[kind] if release in SpecifierSet(entry["torch"])]
+
+
+def function(name: str) -> Any:
+    """The ``[[function]]`` called ``name``, of the installed torch. Raises :class:`LookupError` if it has none."""
+    import torch
+
+    for entry in entries("function", torch.__version__):
+        if entry["name"] == name:
+            module, _, attribute = entry["target"].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+    raise LookupError(f"torch {torch.__version__} has no {name} that torch_names.toml knows of")

@@ -14,6 +14,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from repro.fixes import Fix
 from repro.oracles.memory import AllocationMeter
 from repro.oracles.sparsity import Canary, canary
+from repro.outcome import Finding
 from repro.workloads import Workload
 
 Attention = Callable[..., torch.Tensor]
@@ -62,12 +63,14 @@ class UserCode:
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
     on which of the ``workloads``, round and round, and ``through`` what to call instead of ``attention``, such as
     another one :meth:`compiled_anew`. ``guarded(function)`` is any other code of the user's. The fix is around all of
-    them. On the CPU compiled flex_attention is for inference: every call runs under ``no_grad``.
+    them. ``findings`` takes what a race's own threads have looked at. On the CPU compiled flex_attention is for
+    inference: every call runs under ``no_grad``.
     """
 
     fix: Fix
     workloads: list[Workload]
     calls: list[Call] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.inputs = [canary(workload) for workload in self.workloads]

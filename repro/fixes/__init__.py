@@ -9,11 +9,13 @@ A fix file imports torch and the standard library only and defines one or more o
 ``before_threads(attention, examples)``
     what runs once, before any thread starts or process is forked; ``attention(query, key, value, mask_mod)`` is the
     user's own function and ``examples`` the argument tuples to prepare for;
+``thread(body)``
+    what a thread of the user's is started with, in place of ``body``; called by the thread that starts it;
 ``in_each_process()``
     what each of the user's processes runs first, where there are several; ``LOCAL_RANK`` is in its environment, as
     launchers set it.
 
-Foreign code, another library that compiles or traces, is out of reach of all four. Fixes for races of processes are
+Foreign code, another library that compiles or traces, is out of reach of all five. Fixes for races of processes are
 in ``processes/``: a lock between threads is nothing to another process, so each group of races has its own.
 """
 
@@ -34,7 +36,7 @@ FOLDER = Path(__file__).parent
 THREADS, PROCESSES = "threads", "processes"
 _FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
 NONE = "none"
-_HOOKS = {"compile_attention", "guard", "before_threads", "in_each_process"}
+_HOOKS = {"compile_attention", "guard", "before_threads", "thread", "in_each_process"}
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
@@ -75,6 +77,11 @@ class Fix:
     def in_each_process(self) -> None:
         if hasattr(self.hooks, "in_each_process"):
             self.hooks.in_each_process()  # type: ignore[union-attr]
+
+    def thread(self, body: Callable[[], Any]) -> Callable[[], Any]:
+        if hasattr(self.hooks, "thread"):
+            return self.hooks.thread(body)  # type: ignore[no-any-return, union-attr]
+        return body
 
     def promised_compiles(self, shapes: int, *, waiting: int = 0) -> int:
         """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.

@@ -1,4 +1,4 @@
-"""How many frames Dynamo compiled, against what was promised."""
+"""How many frames, or graphs, Dynamo compiled, against what was promised."""
 
 from __future__ import annotations
 
@@ -14,9 +14,23 @@ def compiled_frames() -> int | None:
     Functions compiled with ``fullgraph=True`` are not in it, nor is what an uncompiled flex_attention compiles for
     itself. Take it before and after, and judge the difference.
     """
+    return _count("frames")
+
+
+def compiled_graphs() -> int | None:
+    """Graphs that Dynamo has handed to a backend so far, in any thread; ``None`` if this torch has no such count.
+
+    Those of ``fullgraph=True`` are in it, and what an uncompiled flex_attention compiles for itself.
+    """
+    return _count("graphs")
+
+
+def _count(name: str) -> int | None:
     import torch
 
     for entry in entries("counter", torch.__version__):
+        if entry["name"] != name:
+            continue
         try:
             counter = importlib.import_module(entry["module"])
             for step in entry["path"]:
@@ -28,16 +42,16 @@ def compiled_frames() -> int | None:
     return None
 
 
-def judge(compiled: int | None, promised: int, *, at_least: int = 0) -> Finding:
-    """``fail`` if more than ``promised`` frames were compiled in between.
+def judge(compiled: int | None, promised: int, *, at_least: int = 0, what: str = "frames") -> Finding:
+    """``fail`` if more than ``promised`` frames, or graphs, were compiled in between.
 
     ``blind`` without a count, or if it is below ``at_least``: a compile that is known to have happened was not seen.
     """
     data = {"compiled": compiled, "promised": promised}
     if compiled is None:
-        return Finding("recompiles", Sight.BLIND, "this torch has no count of compiled frames", data)
+        return Finding("recompiles", Sight.BLIND, f"this torch has no count of compiled {what}", data)
     if compiled < at_least:
-        message = f"{compiled} frames were counted where {at_least} must have been compiled"
+        message = f"{compiled} {what} were counted where {at_least} must have been compiled"
         return Finding("recompiles", Sight.BLIND, message, data)
-    counts = f"{compiled} frames compiled, {promised} promised"
+    counts = f"{compiled} {what} compiled, {promised} promised"
     return Finding("recompiles", Sight.FAIL if compiled > promised else Sight.PASS, counts, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import os
 import re
 import sys
 import threading
@@ -49,7 +50,8 @@ class _Function:
 
 
 def snapshot() -> Snapshot:
-    """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``.
+    """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``,
+    and torch's variables of the environment.
 
     Numbers, strings, and tuples, lists, sets, dataclasses and dicts with strings for keys are kept by value,
     functions by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as
@@ -99,6 +101,9 @@ def _values() -> Iterator[tuple[str, Any]]:
             for key, value in list(vars(module).items()):
                 if not key.startswith("__"):
                     yield f"{name}.{key}", _plain(value)
+    for key, value in os.environ.items():
+        if key.startswith(("TORCH", "TRITON")):
+            yield f"os.environ.{key}", value
     for method in ("__call__", "__getattr__"):
         yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
 

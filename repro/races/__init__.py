@@ -82,7 +82,8 @@ class Race:
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
     :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
     ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
-    thread's context variables come from (see :class:`repro.interleave.Scheduler`).
+    thread's context variables come from (see :class:`repro.interleave.Scheduler`). ``graphs`` bounds what Dynamo may
+    hand to a backend while the threads run: more than that is ``wasteful``.
 
     A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``,
     has the compiled ``"kernels"`` but no graph, or is ``"warm"``. A directory that a fix gives to a process alone is
@@ -98,6 +99,7 @@ class Race:
     workload: Mapping[str, Any] = field(default_factory=dict)
     seams: tuple[str, ...] = ()
     context: str = "copied"
+    graphs: int | None = None
     cache: str | None = None
 
     def grade(self, outcome: str) -> tuple[Grade, str]:

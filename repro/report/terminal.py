@@ -98,6 +98,7 @@ _MEANINGS = {
     Kind.ERROR: "a thread of the user's raised",
     Kind.POISONED: "every later call in the process fails, or its state stays changed",
     Kind.DENSE: "silently dense: all scores computed, or memory ran out on them",
+    Kind.WASTEFUL: "right and block-sparse, but more was compiled, or held in memory, than the work needs",
     Kind.WRONG: "wrong numbers",
     Kind.CRASH: "the process died",
     Kind.HANG: "a deadlock, or no answer in time",
