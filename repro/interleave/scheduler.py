@@ -22,8 +22,9 @@ import psutil
 from repro.interleave.schedule import Schedule, Step
 
 # Seconds without a seam reached and without any processor time used, after which the running thread counts as
-# blocked outside the model. It bounds a wait; no verdict depends on its value.
-PATIENCE = 15.0
+# blocked outside the model. Longer than a compiler takes on a busy machine: another process of the suite may hold the
+# file lock of a kernel meanwhile. It bounds a wait; no verdict depends on its value.
+PATIENCE = 45.0
 
 
 class Strategy(Protocol):
