@@ -170,13 +170,14 @@ def test_on_another_python_the_path_may_differ():
 
 
 def test_a_seam_that_only_one_of_two_runs_had_does_not_make_another_path():
-    longer = (*TRACE[:2], "b:new.seam#1", *TRACE[2:])
+    # A modelled lock has points of its own.
+    longer = (*TRACE[:2], "b:new.seam#1", "b:new_lock.acquire#1", "b:wait:new_lock#1>b", *TRACE[2:])
     yardstick = known(report(none=seen("error", ERROR)), none="error")
-    run = report(none=seen("error", ERROR, trace=longer), seams=(*SEAMS, "new.seam"))
+    run = report(none=seen("error", ERROR, trace=longer), seams=(*SEAMS, "new.seam", "new_lock"))
     assert word(yardstick, run, NONE)[0] is Word.SAME
-    assert judged(yardstick, run).gained == ("new.seam",)
+    assert judged(yardstick, run).gained == ("new.seam", "new_lock")
     # ... but one that both had does.
-    both = known(report(none=seen("error", ERROR), seams=(*SEAMS, "new.seam")), none="error")
+    both = known(report(none=seen("error", ERROR), seams=(*SEAMS, "new.seam", "new_lock")), none="error")
     assert word(both, run, NONE)[0] is Word.OTHER
 
 
