@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +68,15 @@ def perform(experiment: Experiment, root: str) -> Observation:
         return Observation(Outcome(Kind.INCONCLUSIVE, str(lost)))
     run = by_processes.run(names, strategy, body, mortal=True)
     findings = [finding for _, found in run.values.values() for finding in found]
-    places = {root: "RUN", str(Path(root).parent): "CACHE", sys.prefix: "PREFIX"}
+    # The innermost come first. What runs in an environment compiles against the Python that it was made from.
+    places = {
+        root: "RUN",
+        tempfile.gettempdir(): "TEMPORARY",
+        str(Path(root).parent): "CACHE",
+        str(Path(races.__file__).parent.parent.parent): "PROJECT",
+        sys.prefix: "PREFIX",
+        sys.base_prefix: "PYTHON",
+    }
     outcome = _without_paths(_outcome(run, scene, experiment), places)
     return replace(describe(run, strategy, tried.standing, outcome), findings=findings)
 

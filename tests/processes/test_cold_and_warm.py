@@ -11,6 +11,7 @@ from repro import races
 from repro.laboratory import Laboratory
 
 SAME = (256, 256)
+# No two sizes are equal: what is equal once, torch takes for equal always, and that graph fits no other lengths.
 OTHERS = [(384, 768), (500, 900), (400, 1000)]
 
 
@@ -38,14 +39,14 @@ def test_a_cold_start_is_right_in_every_process(processes: int, tmp_path: Path, 
 
 @pytest.mark.timeout(500)
 def test_after_a_warm_up_that_has_ended_each_process_finds_the_graph(tmp_path: Path, laboratory: Laboratory) -> None:
-    found = run(laboratory, "after_a_warm_up", str(tmp_path), "none", [SAME] * 3)
+    found = run(laboratory, "after_a_warm_up", str(tmp_path), "none", [SAME] * 4)
 
     assert [process["counts"] for process in found] == [{"hit": 1, "miss": 0, "bypass": 0}] * 3
 
 
 @pytest.mark.timeout(500)
 def test_another_length_is_not_in_the_cache(tmp_path: Path, laboratory: Laboratory) -> None:
-    (other,) = run(laboratory, "after_a_warm_up", str(tmp_path), "none", OTHERS[:1])
+    (other,) = run(laboratory, "after_a_warm_up", str(tmp_path), "none", [SAME, OTHERS[0]])
 
     assert other["counts"] == {"hit": 0, "miss": 1, "bypass": 0}
 
@@ -54,7 +55,7 @@ def test_another_length_is_not_in_the_cache(tmp_path: Path, laboratory: Laborato
 def test_with_dynamic_shapes_another_length_is_found(tmp_path: Path, laboratory: Laboratory) -> None:
     found = run(laboratory, "after_a_warm_up", str(tmp_path), "dynamic", OTHERS)
 
-    assert [process["counts"] for process in found] == [{"hit": 1, "miss": 0, "bypass": 0}] * 3
+    assert [process["counts"] for process in found] == [{"hit": 1, "miss": 0, "bypass": 0}] * 2
 
 
 @pytest.mark.timeout(500)
