@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
@@ -110,11 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     run = _command(commands, "run", "one race, without a fix and with one")
     run.add_argument("race", metavar="RACE")
     run.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own with the same functions")
+    _device_option(run)
     run.set_defaults(command=_run)
 
     explore = _command(commands, "explore", "search the schedules of one race, without a fix and with one")
     explore.add_argument("race", metavar="RACE")
     explore.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own")
+    _device_option(explore)
     _search_options(explore)
     explore.set_defaults(command=_explore)
 
@@ -123,11 +126,13 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
     table.add_argument("--search", action="store_true", help="search each cell instead of replaying (minutes a cell)")
     _search_options(table)
+    _device_option(table)
     table.set_defaults(command=_matrix)
 
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
     replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
+    _device_option(replay)
     replay.set_defaults(command=_replay)
     return parser
 
@@ -136,6 +141,29 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     return command
+
+
+def _device_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--device",
+        action="append",
+        metavar="D",
+        dest="devices",
+        help="cpu, cuda or cuda:N; repeat it to deal the threads out to several (default: cpu)",
+    )
+
+
+def _devices(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(options.devices or ["cpu"])
+
+
+def _check_race(race: str, devices: tuple[str, ...]) -> None:
+    """That there is a race of this name, and that it exists on these devices."""
+    from repro.verdict import applies
+
+    races.documentation(race)
+    if not applies(race, devices):
+        raise _Usage(f"{race} is a race on CUDA alone: give --device cuda")
 
 
 def _search_options(command: argparse.ArgumentParser) -> None:
@@ -202,7 +230,7 @@ def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
+    _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix)
     torch, cells = _measure(options, [options.race], [fix], controls=False)
@@ -219,12 +247,12 @@ def _explore(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    races.documentation(options.race)
+    _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix)
     with (
         _progress() as progress,
-        Laboratory(lanes=2) as laboratory,
+        Laboratory(lanes=2, devices=_devices(options)) as laboratory,
     ):
         bar = progress.add_task("schedules", total=options.budget)
         found = search(
@@ -234,6 +262,7 @@ def _explore(options: argparse.Namespace) -> int:
             strategy=options.strategy,
             budget=options.budget,
             seed=options.seed,
+            devices=_devices(options),
             on_progress=lambda seen: progress.update(bar, completed=seen.schedules),
         )
     terminal.searched(_console(options), found)
@@ -265,8 +294,10 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
 
     recording = load(options.file)
-    with Laboratory(lanes=min(2, options.n)) as laboratory:
-        runs = list(laboratory.perform_all([recording.experiment()] * options.n))
+    _check_race(recording.race, _devices(options))
+    experiment = replace(recording.experiment(), devices=_devices(options))
+    with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
+        runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
     cells = [document.of_observation(run) for run in runs]
@@ -293,15 +324,21 @@ def _measure(
     total = len(races) * len(columns(fixes, controls=controls))
     with (
         _progress() as progress,
-        Laboratory(lanes=min(2, total)) as laboratory,
+        Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
     ):
         bar = progress.add_task("cells", total=total)
         found = (
             exploring.matrix(
-                laboratory, races, fixes, strategy=options.strategy, budget=options.budget, seed=options.seed
+                laboratory,
+                races,
+                fixes,
+                strategy=options.strategy,
+                budget=options.budget,
+                seed=options.seed,
+                devices=_devices(options),
             )
             if search
-            else matrix(laboratory, races, fixes, controls=controls)
+            else matrix(laboratory, races, fixes, controls=controls, devices=_devices(options))
         )
         for cell in found:
             cells.append(cell)

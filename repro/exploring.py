@@ -22,7 +22,7 @@ from repro.interleave.search import Search
 from repro.interleave.shrink import Case, Shrunk, Unsteady, shrink
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
-from repro.verdict import Cell, Verdict, columns
+from repro.verdict import Cell, Verdict, applies, columns
 
 STRATEGIES: dict[str, Callable[[int], Search]] = {
     "bounded": lambda seed: Bounded(switches=2),
@@ -79,6 +79,7 @@ def search(
     stop_after: int | None = None,
     baseline: Exploration[Observation] | None = None,
     executor: Executor | None = None,
+    devices: tuple[str, ...] = ("cpu",),
     on_progress: Callable[[Exploration[Observation]], None] | None = None,
 ) -> Searched:
     """Search up to ``budget`` schedules of ``race`` under ``fix``.
@@ -89,7 +90,7 @@ def search(
     """
 
     def one(fix: str, stop_after: int | None) -> Exploration[Observation]:
-        experiment = Experiment(race=race, fix=fix)
+        experiment = Experiment(race=race, fix=fix, devices=devices)
         finder = STRATEGIES[strategy](seed)
         if executor is not None:
             return explore(Perform(experiment), finder, budget, executor, on_progress, stop_after=stop_after)
@@ -104,19 +105,34 @@ def search(
         baseline = one(NONE, 1)
     found = one(fix, stop_after)
     verdict, reason = _judge(found, baseline)
-    smallest = _smallest(laboratory, race, fix, found)
+    smallest = _smallest(laboratory, Experiment(race=race, fix=fix, devices=devices), found)
     return Searched(race, fix, strategy, seed, verdict, reason, found, baseline, smallest)
 
 
 def matrix(
-    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, strategy: str, budget: int, seed: int
+    laboratory: Laboratory,
+    races: Iterable[str],
+    fixes: Iterable[str],
+    *,
+    strategy: str,
+    budget: int,
+    seed: int,
+    devices: tuple[str, ...] = ("cpu",),
 ) -> Iterator[Cell]:
     """All cells by search, race by race; each search ends with its first failure."""
-    for race in races:
+    for race in filter(lambda race: applies(race, devices), races):
         baseline: Exploration[Observation] | None = None
         for fix in columns(fixes, controls=False):
             found = search(
-                laboratory, race, fix, strategy=strategy, budget=budget, seed=seed, stop_after=1, baseline=baseline
+                laboratory,
+                race,
+                fix,
+                strategy=strategy,
+                budget=budget,
+                seed=seed,
+                stop_after=1,
+                baseline=baseline,
+                devices=devices,
             )
             if fix == NONE:
                 baseline = found.exploration
@@ -156,7 +172,7 @@ def _judge(found: Exploration[Observation], baseline: Exploration[Observation] |
 
 
 def _smallest(
-    laboratory: Laboratory, race: str, fix: str, found: Exploration[Observation]
+    laboratory: Laboratory, experiment: Experiment, found: Exploration[Observation]
 ) -> Shrunk[Observation] | None:
     steady = [failure for failure in found.failures if failure.divergence is None and failure.schedule is not None]
     if not steady:
@@ -165,7 +181,7 @@ def _smallest(
     assert first.schedule is not None
 
     def run(case: Case) -> Observation:
-        return laboratory.perform(Experiment(race=race, fix=fix, strategy=Replay(case.schedule)))
+        return laboratory.perform(replace(experiment, strategy=Replay(case.schedule)))
 
     try:
         return shrink(run, Case(first.schedule), times=3, budget=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
@@ -17,13 +17,19 @@ from repro.sandbox import Ended, Sandbox
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
 BOUND = 180.0
 WARM = "repro.warm:torch_and_one_compile"
+WARM_FOR_CUDA = "repro.warm:torch_imported"
 
 
 class Laboratory:
-    """A context manager with ``lanes`` warm sandboxes. Raises :class:`repro.preflight.NotReady`."""
+    """A context manager with ``lanes`` warm sandboxes, for experiments on ``devices``.
 
-    def __init__(self, *, lanes: int = 1, bound: float = BOUND) -> None:
+    Raises :class:`repro.preflight.NotReady`.
+    """
+
+    def __init__(self, *, lanes: int = 1, bound: float = BOUND, devices: Sequence[str] = ("cpu",)) -> None:
         self.torch, self.cache = preflight.check()
+        preflight.check_devices(devices)
+        cuda = any(device.startswith("cuda") for device in devices)
         self.lanes = lanes
         self._bound = bound
         # Inductor keeps precompiled headers below the temporary directory, each some seconds of work: that must
@@ -40,8 +46,10 @@ class Laboratory:
             # As in repro.warm, for threads that do not see what is set there: no cached graph.
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            # Whether there is a device is asked of NVML, or no process that has asked could fork.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
-        self._sandboxes = [Sandbox(warm=WARM, env=environment) for _ in range(lanes)]
+        self._sandboxes = [Sandbox(warm=WARM_FOR_CUDA if cuda else WARM, env=environment) for _ in range(lanes)]
         self._free: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:
             self._free.put(sandbox)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,9 @@ def perform(experiment: Experiment) -> Observation:
     strategy = experiment.strategy or Replay(race.recorded())
     try:
         with Seams(seams(race.seams), code=scene.code_under_test()) as standing:
-            run = Scheduler(strategy, context=experiment.context or race.context).run(scene.bodies)
+            context = experiment.context or race.context
+            scheduler = Scheduler(strategy, context=context, pause=memory.pause, resume=memory.resume)
+            run = scheduler.run(scene.bodies)
             if run.fate is not Fate.DONE:
                 # Threads are parked for good inside seams and models: there is nothing to judge by.
                 return _describe(run, strategy, standing.standing, _stuck(run))
@@ -58,8 +60,8 @@ class Scene:
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
         if race.setup is not None:
             race.setup()
-        workloads = list(experiment.workloads or [Workload(**race.workload)])
-        self.code = UserCode(fixes.load(experiment.fix), workloads)
+        workloads = _dealt(experiment.workloads or (Workload(**race.workload),), experiment.devices)
+        self.code = UserCode(fixes.load(experiment.fix), workloads, race.trains)
         self.code.prepare()
         if race.warm:
             for index in range(len(workloads)):
@@ -101,13 +103,20 @@ class Scene:
         return findings, None
 
 
+def _dealt(workloads: Sequence[Workload], devices: Sequence[str]) -> list[Workload]:
+    count = max(len(workloads), len(devices))
+    return [replace(workloads[i % len(workloads)], device=devices[i % len(devices)]) for i in range(count)]
+
+
 def _judge_call(call: Call) -> list[Finding]:
-    """Sparsity, numerics and memory of one call; an uncompiled one is dense by nature, so nothing is judged."""
+    """Sparsity, gradients, memory and numerics of one call; an uncompiled one is dense by nature: nothing is judged."""
     name = f"{call.thread}: "
     found = []
     if call.compiled:
         if call.output is not None:
             found.append(sparsity.judge(call.inputs, call.output))
+        if call.gradients is not None:
+            found.append(sparsity.judge_gradients(call.inputs, call.gradients))
         if call.meter is not None and memory.can_tell(call.inputs.workload):
             found.append(memory.judge(call.meter, call.inputs.workload))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
@@ -140,7 +149,7 @@ def _outcome(
 
     if out_of_memory:
         return Outcome(Kind.DENSE, out_of_memory, also)
-    if dense := first(Sight.FAIL, "sparsity", "memory"):
+    if dense := first(Sight.FAIL, "sparsity", "gradients", "memory"):
         return Outcome(Kind.DENSE, dense.message, {**dense.data, **also})
     if failed:
         name, outcome = next(iter(failed.items()))
@@ -177,6 +186,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     switch was taken proves that the windows overlapped; without that a clean run proves nothing.
     """
     schedule = race.recorded()
+    # On the CPU, whatever the devices are: who has touched CUDA cannot fork.
     names = [*race.threads(UserCode(fixes.load(fixes.NONE), [Workload(**race.workload)]))]
     if len(names) < 3:
         schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))

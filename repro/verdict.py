@@ -16,20 +16,23 @@ from repro.expectations import PROCESSES, Expected, expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.laboratory import Laboratory
-from repro.outcome import Kind
+from repro.outcome import Kind, Outcome
+from repro.races import cuda_only
 
 
 class Verdict(str, Enum):
     HOLDS = "HOLDS"
     FAILS = "FAILS"
     INCONCLUSIVE = "INCONCLUSIVE"
+    # There is no such race on the devices at hand: nothing ran, and nothing is said.
+    NOT_APPLICABLE = "NOT APPLICABLE"
 
     def __str__(self) -> str:
         return self.value
 
 
 # The exit codes of a command that gives one verdict.
-EXIT = {Verdict.HOLDS: 0, Verdict.FAILS: 1, Verdict.INCONCLUSIVE: 3}
+EXIT = {Verdict.HOLDS: 0, Verdict.FAILS: 1, Verdict.INCONCLUSIVE: 3, Verdict.NOT_APPLICABLE: 3}
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Cell:
     @property
     def as_expected(self) -> bool:
         """A fix of the user's own has nothing written down: for it, holding is what is expected."""
+        if self.verdict is Verdict.NOT_APPLICABLE:
+            return True
         if self.expected is None:
             return self.verdict is Verdict.HOLDS
         if self.by == "search":
@@ -86,9 +91,20 @@ def columns(fixes: Iterable[str], *, controls: bool) -> list[str]:
     return [NONE, *(fix for fix in fixes if fix != NONE), *([PROCESSES] if controls else [])]
 
 
-def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, controls: bool) -> Iterator[Cell]:
-    """All cells, race by race; of each race the run without a fix comes first."""
-    experiments = [_experiment(race, fix) for race in races for fix in columns(fixes, controls=controls)]
+def matrix(
+    laboratory: Laboratory,
+    races: Iterable[str],
+    fixes: Iterable[str],
+    *,
+    controls: bool,
+    devices: tuple[str, ...] = ("cpu",),
+) -> Iterator[Cell]:
+    """All cells, race by race; of each race the run without a fix comes first. Last come those that do not apply."""
+    fixes = list(fixes)
+    races = list(races)
+    here = [race for race in races if applies(race, devices)]
+    elsewhere = [race for race in races if race not in here]
+    experiments = [_experiment(race, fix, devices) for race in here for fix in columns(fixes, controls=controls)]
     baseline: Observation | None = None
     for experiment, observation in zip(experiments, laboratory.perform_all(experiments), strict=True):
         fix = PROCESSES if experiment.processes else experiment.fix
@@ -96,10 +112,21 @@ def matrix(laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *
             baseline = observation
         assert baseline is not None
         yield judge(experiment.race, fix, observation, baseline, expected(experiment.race, fix, laboratory.torch))
+    for race in elsewhere:
+        for fix in columns(fixes, controls=controls):
+            nothing = Observation(Outcome(Kind.INCONCLUSIVE, "this race needs a CUDA device"))
+            yield Cell(race, fix, Verdict.NOT_APPLICABLE, nothing.outcome.reason, nothing)
 
 
-def _experiment(race: str, fix: str) -> Experiment:
-    return Experiment(race=race, processes=True) if fix == PROCESSES else Experiment(race=race, fix=fix)
+def applies(race: str, devices: Iterable[str]) -> bool:
+    """Whether there is such a race on ``devices``."""
+    return not cuda_only(race) or all(device != "cpu" for device in devices)
+
+
+def _experiment(race: str, fix: str, devices: tuple[str, ...]) -> Experiment:
+    if fix == PROCESSES:
+        return Experiment(race=race, processes=True, devices=devices)
+    return Experiment(race=race, fix=fix, devices=devices)
 
 
 class Standing(Enum):
@@ -115,6 +142,7 @@ def standing(cells: Sequence[Cell]) -> Standing:
 
     The last is not good news about a fix: a check that did not go red where it must cannot vouch for anything.
     """
+    cells = [cell for cell in cells if cell.verdict is not Verdict.NOT_APPLICABLE]
     if not cells or any(cell.verdict is Verdict.INCONCLUSIVE or stayed_away(cell) for cell in cells):
         return Standing.INCONCLUSIVE
     if all(cell.as_expected for cell in cells):

@@ -14,9 +14,16 @@ def compiled_frames() -> int | None:
     Functions compiled with ``fullgraph=True`` are not in it, nor is what an uncompiled flex_attention compiles for
     itself. Take it before and after, and judge the difference.
     """
+    return counted("frames")
+
+
+def counted(name: str) -> int | None:
+    """What torch has counted so far under ``name`` of ``torch_names.toml``; ``None`` if it has no such count."""
     import torch
 
     for entry in entries("counter", torch.__version__):
+        if entry["name"] != name:
+            continue
         try:
             counter = importlib.import_module(entry["module"])
             for step in entry["path"]:

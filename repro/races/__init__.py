@@ -66,9 +66,11 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of ``torch_names.toml``
-    that this race needs; each makes its space of schedules larger. ``context`` says where a thread's context variables
-    come from (see :class:`repro.interleave.Scheduler`).
+    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
+    ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
+    thread's context variables come from (see :class:`repro.interleave.Scheduler`). With ``trains`` every compiled
+    call goes backward too. With ``cuda_only`` there is no such race on the CPU, where a compiled flex_attention is
+    for inference and ``backward`` runs in the thread that calls it.
     """
 
     threads: Callable[[UserCode], Mapping[str, Thread]]
@@ -80,6 +82,8 @@ class Race:
     workload: Mapping[str, Any] = field(default_factory=dict)
     seams: tuple[str, ...] = ()
     context: str = "copied"
+    trains: bool = False
+    cuda_only: bool = False
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))
@@ -97,6 +101,15 @@ def documentation(name: str) -> str:
     """A race's docstring, without importing it."""
     path = FOLDER / f"{_checked(name).replace('-', '_')}.py"
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def cuda_only(name: str) -> bool:
+    """Whether a race exists on CUDA alone, without importing it."""
+    path = FOLDER / f"{_checked(name).replace('-', '_')}.py"
+    keywords = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.keyword)
+    ]
+    return any(keyword.arg == "cuda_only" and ast.literal_eval(keyword.value) for keyword in keywords)
 
 
 def load(name: str) -> Race:

@@ -21,7 +21,7 @@ from repro.recording import Recording, unproven
 from repro.report import document
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
-_STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
+_STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.NOT_APPLICABLE: "dim"}
 
 
 def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
@@ -39,6 +39,8 @@ def matrix(console: Console, cells: Sequence[Cell], torch: str) -> None:
 
 def _cell(cell: Cell) -> Text:
     kind = cell.observation.outcome.kind
+    if cell.verdict is Verdict.NOT_APPLICABLE:
+        return Text("-", style=_STYLE[cell.verdict])
     # Without a fix there is nothing to hold: the race stayed away.
     held = "clean" if cell.fix in (NONE, PROCESSES) else "holds"
     text = held if cell.verdict is Verdict.HOLDS else "?" if cell.verdict is Verdict.INCONCLUSIVE else str(kind)
@@ -102,9 +104,13 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
     style = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}[verdict]
     shown = sum(cell.verdict is Verdict.FAILS for cell in cells)
     held = sum(cell.verdict is Verdict.HOLDS for cell in cells)
+    absent = sum(cell.verdict is Verdict.NOT_APPLICABLE for cell in cells)
+    elsewhere = f", {absent} (-) need a CUDA device" if absent else ""
     console.print(
         Text.assemble(
-            f"{len(cells)} cells: {shown} show a race, {held} hold; ", (verdict.value, style), " for this release"
+            f"{len(cells)} cells: {shown} show a race, {held} hold{elsewhere}; ",
+            (verdict.value, style),
+            " for this release",
         )
     )
     for cell_ in cells:
