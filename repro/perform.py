@@ -60,7 +60,7 @@ class Scene:
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
         if race.setup is not None:
             race.setup()
-        workloads = _dealt(experiment.workloads or (Workload(**race.workload),), experiment.devices)
+        workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)
         self.code = UserCode(fixes.load(experiment.fix), workloads, race.trains)
         self.code.prepare()
         if race.warm:
@@ -109,7 +109,7 @@ def _dealt(workloads: Sequence[Workload], devices: Sequence[str]) -> list[Worklo
 
 
 def _judge_call(call: Call) -> list[Finding]:
-    """Sparsity, gradients, memory and numerics of one call; an uncompiled one is dense by nature: nothing is judged."""
+    """Sparsity, gradients, memory and numerics of one call; of an uncompiled one, dense by nature, nothing."""
     name = f"{call.thread}: "
     found = []
     if call.compiled:
@@ -187,7 +187,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     """
     schedule = race.recorded()
     # On the CPU, whatever the devices are: who has touched CUDA cannot fork.
-    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [Workload(**race.workload)]))]
+    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))]
     if len(names) < 3:
         schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))
         names = [THIRD, *names]

@@ -22,7 +22,7 @@ def torch_settings() -> None:
 
 
 def torch_imported() -> None:
-    """Import what a compile imports, and compile nothing. Torch must be told to ask NVML for devices, not the driver."""
+    """Import what a compile imports, and compile nothing; torch must have been told to ask NVML for devices."""
     torch_settings()
     import torch._dynamo
     import torch._inductor.compile_fx

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.interleave.schedule import Schedule
+from repro.workloads import Workload
 
 if TYPE_CHECKING:
     from repro.user_code import UserCode
@@ -66,7 +67,8 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
+    :class:`repro.workloads.Workload` that are not the default, and there is one for each of ``key_lengths`` if any
+    are given. ``seams`` names the extra seams of
     ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
     thread's context variables come from (see :class:`repro.interleave.Scheduler`). With ``trains`` every compiled
     call goes backward too. With ``cuda_only`` there is no such race on the CPU, where a compiled flex_attention is
@@ -80,6 +82,7 @@ class Race:
     warm: bool = False
     setup: Callable[[], None] | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
+    key_lengths: tuple[int, ...] = ()
     seams: tuple[str, ...] = ()
     context: str = "copied"
     trains: bool = False
@@ -87,6 +90,10 @@ class Race:
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))
+
+    def workloads(self) -> tuple[Workload, ...]:
+        lengths: list[dict[str, int]] = [{"keys": length} for length in self.key_lengths] or [{}]
+        return tuple(Workload(**{**self.workload, **length}) for length in lengths)
 
     def recorded(self) -> Schedule:
         return Schedule.parse(self.schedule)

@@ -1,10 +1,10 @@
-"""A warm compiled call fails while autograd's thread compiles the backward of another thread, on CUDA.
+"""A compiled call fails while autograd's thread compiles the backward of another thread, on CUDA.
 
 Run it:  python -m repro run backward-bystander --device cuda
 
-The first backward of a new shape compiles long after its forward, in a thread that nobody started. It traces with FX,
-and that is marked for the whole process: a warm call of anybody else is refused. No lock around mask and forward
-covers it.
+The first backward of a new shape compiles after its forward, in a thread that nobody started. It traces with FX, and
+that is marked for the whole process: a compiled call of anybody else is refused, be it warm or not. No lock around
+mask and forward covers it; a warm-up that goes backward too does.
 """
 
 from repro.races import Grade, Race, Thread, own, run_alone
@@ -12,11 +12,7 @@ from repro.user_code import UserCode
 
 
 def threads(code: UserCode) -> dict[str, Thread]:
-    anew = code.compiled_anew()
-    return {
-        "trainer": own(code.compiled("trainer", through=anew)),
-        "compiled": own(code.compiled("compiled", 1)),
-    }
+    return {name: own(code.compiled(name, index)) for index, name in enumerate(("trainer", "compiled"))}
 
 
 RACE = Race(

@@ -22,6 +22,7 @@ RACE = Race(
     cuda_only=True,
     seams=FIRST_BACKWARD.seams,
     workload=FIRST_BACKWARD.workload,
+    key_lengths=FIRST_BACKWARD.key_lengths,
     outcomes=FIRST_BACKWARD.outcomes,
     upstream=FIRST_BACKWARD.upstream,
 )

@@ -176,7 +176,7 @@ def throughput(devices: Devices) -> dict[str, Any]:
 
 STAGES: dict[str, Callable[[Devices], dict[str, Any]]] = {
     "cpu matrix": lambda devices: run_matrix(("cpu",), 3),
-    "matrix": lambda devices: run_matrix(devices, 6),
+    "matrix": lambda devices: run_matrix(devices, 9),
     "story": story,
     "first-steps": first_steps,
     "processes": processes,
