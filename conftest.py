@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from repro import preflight
 from repro.laboratory import Laboratory
 
 # Each example is several compiles, so few are drawn in CI and a failure is reported as it was found; the long
@@ -26,8 +27,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the tests that take many minutes too")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests of one ``xdist_group`` share a worker: those that need much of a card's memory never fight for it."""
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "loadgroup"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without ``--nightly`` the slow tests are deselected, and the summary says how many."""
+    on_a_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_a_gpu and not preflight.cuda_devices():
+        for item in on_a_gpu:
+            item.add_marker(pytest.mark.skip(reason="torch sees no CUDA device"))
     if config.getoption("--nightly"):
         return
     slow = [item for item in items if item.get_closest_marker("nightly")]
@@ -39,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def laboratory() -> Iterator[Laboratory]:
     with Laboratory() as laboratory:
+        yield laboratory
+
+
+@pytest.fixture(scope="session")
+def cuda_laboratory() -> Iterator[Laboratory]:
+    with Laboratory(devices=("cuda",)) as laboratory:
         yield laboratory
 
 

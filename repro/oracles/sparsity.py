@@ -108,9 +108,11 @@ def judge_gradients(canary: Canary, gradients: Sequence[Tensor | None]) -> Findi
             f"leaves out, {left} keys that nobody sees have a gradient"
         )
         return Finding("gradients", Sight.FAIL, message, {**data, "touched rows": touched + stained + left})
-    return Finding(
-        "gradients", Sight.PASS, f"block-sparse backward: {rows} queries never read the keys left out", data
+    message = (
+        f"block-sparse backward: {rows} queries never read the keys left out, the gradient of {data['unseen keys']} "
+        "keys that nobody sees is zero"
     )
+    return Finding("gradients", Sight.PASS, message, data)
 
 
 def _visits(workload: Workload) -> Tensor:
