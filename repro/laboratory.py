@@ -49,6 +49,9 @@ class Laboratory:
             # Whether there is a device is asked of NVML, or no process that has asked could fork.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
+        if not cuda:
+            # Compiling for the CPU initialises the devices that it sees, and then no child could use torch any more.
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         self._sandboxes = [Sandbox(warm=WARM_FOR_CUDA if cuda else WARM, env=environment) for _ in range(lanes)]
         self._free: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:

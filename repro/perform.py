@@ -15,7 +15,7 @@ from repro.interleave import processes as by_processes
 from repro.interleave.replay import Replay, SwitchFate, fates
 from repro.interleave.scheduler import Strategy
 from repro.oracles import memory, numerics, recompiles, sparsity, state
-from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome
+from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome, portably
 from repro.torch_names import entries
 from repro.user_code import Call, UserCode
 from repro.workloads import Workload
@@ -166,7 +166,7 @@ def _outcome(
 
 
 def _stuck(run: Run) -> Outcome:
-    details = {"stacks": run.stacks}
+    details = {"stacks": portably(run.stacks)}
     if run.fate is Fate.DEADLOCK:
         return Outcome(Kind.HANG, f"deadlock: {run.explanation}", details)
     return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
