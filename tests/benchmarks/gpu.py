@@ -35,7 +35,7 @@ from repro import fixes, preflight, races
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.laboratory import Laboratory
-from repro.outcome import Sight
+from repro.outcome import Outcome, Sight, portably
 from repro.report import document
 from repro.sandbox import Ended, Sandbox
 from repro.verdict import Cell, matrix, standing
@@ -70,10 +70,17 @@ def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
     table: dict[str, dict[str, str]] = {}
     for cell in cells:
         table.setdefault(cell.race, {})[cell.fix] = _word(cell)
-    odd = [document.of_cell(cell) for cell in cells if not cell.as_expected]
-    for cell in odd:
-        cell["details"] = {key: str(value)[:4000] for key, value in cell["details"].items()}
-        del cell["findings"], cell["seams"]
+    odd = [
+        {
+            "race": cell.race,
+            "fix": cell.fix,
+            "outcome": _word(cell),
+            "reason": cell.reason,
+            "schedule": cell.observation.schedule,
+        }
+        for cell in cells
+        if not cell.as_expected
+    ]
     return {"table": table, "standing": standing(cells).value, "not as expected": odd}
 
 
@@ -114,7 +121,7 @@ def _told(run: Observation) -> dict[str, Any]:
         "below the share": bool(shares) and max(shares) < SHARE,
         "passed": [f.message for f in run.findings if f.sight is Sight.PASS],
         "failed": [f.message[:400] for f in run.findings if f.sight is not Sight.PASS],
-        "stacks": str(run.outcome.details.get("stacks", ""))[:6000],
+        "stacks": _stacks(run.outcome)[:6000],
     }
 
 
@@ -125,7 +132,7 @@ def first_steps(devices: Devices) -> dict[str, Any]:
 
     with ThreadPoolExecutor(FIRST_STEPS) as pool:
         runs = list(pool.map(one, range(FIRST_STEPS)))
-    stacks = [str(run.outcome.details.get("stacks", "")) for run in runs]
+    stacks = [_stacks(run.outcome) for run in runs]
     return {
         "outcomes": [run.outcome.kind.value for run in runs],
         "said": [run.value or run.outcome.reason for run in runs],
@@ -147,8 +154,12 @@ def graphs(devices: Devices) -> dict[str, Any]:
     return {
         "outcomes": [run.outcome.kind.value for run in runs],
         "said": [run.value or run.outcome.reason for run in runs],
-        "stacks": [str(run.outcome.details.get("stacks", ""))[:2000] for run in runs],
+        "stacks": [_stacks(run.outcome)[:2000] for run in runs],
     }
+
+
+def _stacks(outcome: Outcome) -> str:
+    return portably(str(outcome.details.get("stacks", "")))
 
 
 def _cache(directory: str) -> dict[str, str]:
@@ -164,7 +175,10 @@ def processes(devices: Devices) -> dict[str, Any]:
             def one(number: int) -> Any:
                 with Sandbox(start="spawn", env={"TORCHINDUCTOR_CACHE_DIR": str(cache)}) as sandbox:
                     ended = sandbox.run("gpu_jobs:one_step", devices[number % len(devices)], timeout=BOUND)
-                return ended.value or {"outcome": ended.outcome.kind.value, "reason": ended.outcome.reason[:400]}
+                return ended.value or {
+                    "outcome": ended.outcome.kind.value,
+                    "reason": ended.outcome.reason.replace(scratch, "")[:400],
+                }
 
             with ThreadPoolExecutor(3) as pool:
                 return list(pool.map(one, range(3)))
