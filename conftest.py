@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from repro import gate, results
+from repro import gate, preflight, results
 from repro.gate import Known
 from repro.laboratory import Laboratory
 from repro.results import Place, Report
@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Tests of one ``xdist_group`` share a worker: those that need much of a card's memory never fight for it."""
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "loadgroup"
     if version := config.getoption("--torch-baseline"):
         try:
             results.find(version)
@@ -54,6 +57,10 @@ def known(request: pytest.FixtureRequest) -> Callable[[Report, Sequence[Place]],
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without ``--nightly`` the slow tests are deselected, and the summary says how many."""
+    on_a_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_a_gpu and not preflight.cuda_devices():
+        for item in on_a_gpu:
+            item.add_marker(pytest.mark.skip(reason="torch sees no CUDA device"))
     if config.getoption("--nightly"):
         return
     slow = [item for item in items if item.get_closest_marker("nightly")]
@@ -65,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def laboratory() -> Iterator[Laboratory]:
     with Laboratory() as laboratory:
+        yield laboratory
+
+
+@pytest.fixture(scope="session")
+def cuda_laboratory() -> Iterator[Laboratory]:
+    with Laboratory(devices=("cuda",)) as laboratory:
         yield laboratory
 
 

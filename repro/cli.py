@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from repro.verdict import Cell, Standing
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
+CPU = ("cpu",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,11 +121,13 @@ def _parser() -> argparse.ArgumentParser:
     run = _command(commands, "run", "one race, without a fix and with one")
     run.add_argument("race", metavar="RACE")
     run.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own with the same functions")
+    _device_option(run)
     run.set_defaults(command=_run)
 
     explore = _command(commands, "explore", "search the schedules of one race, without a fix and with one")
     explore.add_argument("race", metavar="RACE")
     explore.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own")
+    _device_option(explore)
     _search_options(explore)
     explore.set_defaults(command=_explore)
 
@@ -136,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         help="search each cell instead of replaying (minutes a cell; races of processes only by name)",
     )
     _search_options(table)
+    _device_option(table)
     table.set_defaults(command=_matrix)
 
     _gate_options(_command(commands, "gate", "one red or green answer about a release of torch, with reasons"))
@@ -143,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
     replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
+    _device_option(replay)
     replay.set_defaults(command=_replay)
     return parser
 
@@ -195,6 +201,31 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     return command
+
+
+def _device_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--device",
+        action="append",
+        metavar="D",
+        dest="devices",
+        help="cpu, cuda or cuda:N; repeat it to deal the threads out to several (default: cpu)",
+    )
+
+
+def _devices(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(options.devices or CPU)
+
+
+def _check_race(race: str, devices: tuple[str, ...]) -> None:
+    """That there is a race of this name, and that it exists on these devices."""
+    group = races.group(race)
+    if race not in races.names_on(devices):
+        raise _Usage(
+            f"{race} is a race on CUDA alone: give --device cuda"
+            if group == races.CUDA
+            else f"{race} is a race of {group}, on the CPU alone: leave --device out"
+        )
 
 
 def _search_options(command: argparse.ArgumentParser) -> None:
@@ -267,6 +298,7 @@ def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
+    _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix, races.group(options.race))
     torch, cells = _measure(options, [options.race], [fix], controls=False)
@@ -283,11 +315,12 @@ def _explore(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
+    _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix, races.group(options.race))
     with (
         _progress() as progress,
-        Laboratory(lanes=2) as laboratory,
+        Laboratory(lanes=2, devices=_devices(options)) as laboratory,
     ):
         bar = progress.add_task("schedules", total=options.budget)
         found = search(
@@ -297,6 +330,7 @@ def _explore(options: argparse.Namespace) -> int:
             strategy=options.strategy,
             budget=options.budget,
             seed=options.seed,
+            devices=_devices(options),
             on_progress=lambda seen: progress.update(bar, completed=seen.schedules),
         )
     terminal.searched(_console(options), found)
@@ -312,11 +346,16 @@ def _matrix(options: argparse.Namespace) -> int:
     for fix in wanted:
         fixes.check(fix)
     # A schedule of processes takes seconds, so hundreds of them are searched only where that is asked for.
-    everything = races.names(races.THREADS if options.search else None)
+    everything = [
+        race
+        for race in races.names_on(_devices(options))
+        if not options.search or races.group(race) != races.PROCESSES
+    ]
     chosen = options.races or [
         race for race in everything if any(fixes.suits(fix, races.group(race)) for fix in wanted)
     ]
     for race in chosen:
+        _check_race(race, _devices(options))
         group = races.group(race)
         if not any(fixes.suits(fix, group) for fix in wanted):
             fixes.check(wanted[0], group)
@@ -363,7 +402,9 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
     from repro import gate, results
     from repro.verdict import places
 
-    wanted = places(options.races or races.names(), options.fixes or fixes.names(), controls=options.fixes is None)
+    wanted = places(
+        options.races or races.names_on(CPU), options.fixes or fixes.names(), controls=options.fixes is None
+    )
     if yardstick is not None:
         # Two reports may know other races than this version does.
         both = sorted({*yardstick.cells, *report.cells})
@@ -379,7 +420,7 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
 
 def _check_gate(options: argparse.Namespace) -> None:
     for race in options.races or []:
-        races.documentation(race)
+        _check_race(race, CPU)
     for fix in options.fixes or []:
         fixes.check(fix)
         if fix.endswith(".py"):
@@ -407,7 +448,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
             yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report, []
         return
     times = options.n or (1 if options.quick else 3)
-    chosen, columns = options.races or races.names(), options.fixes or fixes.names()
+    chosen, columns = options.races or races.names_on(CPU), options.fixes or fixes.names()
     torch, cells = _measure(options, chosen, columns, controls=options.fixes is None, times=times)
     looks = [] if options.quick else _look(options, cells)
     content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0])
@@ -440,7 +481,9 @@ def _left_out(options: argparse.Namespace) -> list[str]:
         once = "" if options.n and options.n > 1 else "each cell ran once, and "
         notes.append(f"quick: {once}no race that stayed away was searched for")
     if options.races:
-        notes.append(f"left out: {len(set(races.names()) - set(options.races))} of {len(races.names())} races")
+        notes.append(
+            f"left out: {len(set(races.names_on(CPU)) - set(options.races))} of {len(races.names_on(CPU))} races"
+        )
     if options.fixes:
         notes.append("left out: all fixes but the named ones, and the control group")
     return notes
@@ -506,8 +549,10 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
 
     recording = load(options.file, preflight.torch_version())
-    with Laboratory(lanes=min(2, options.n)) as laboratory:
-        runs = list(laboratory.perform_all([recording.experiment()] * options.n))
+    _check_race(recording.race, _devices(options))
+    experiment = replace(recording.experiment(), devices=_devices(options))
+    with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
+        runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
     cells = [document.of_observation(run) for run in runs]
@@ -540,15 +585,21 @@ def _measure(
     total = len(places(races, fixes, controls=controls))
     with (
         _progress() as progress,
-        Laboratory(lanes=min(2, total)) as laboratory,
+        Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
     ):
         bar = progress.add_task("cells", total=total)
         found = (
             exploring.matrix(
-                laboratory, races, fixes, strategy=options.strategy, budget=options.budget, seed=options.seed
+                laboratory,
+                races,
+                fixes,
+                strategy=options.strategy,
+                budget=options.budget,
+                seed=options.seed,
+                devices=_devices(options),
             )
             if search
-            else matrix(laboratory, races, fixes, controls=controls, times=times)
+            else matrix(laboratory, races, fixes, controls=controls, times=times, devices=_devices(options))
         )
         for cell in found:
             cells.append(cell)

@@ -22,6 +22,7 @@ class Experiment:
     ``strategy`` ``None`` replays the race's recorded schedule. ``processes`` puts each thread into a process of its
     own: the control group, in which no Python state is shared. ``context`` says where a thread's context variables
     come from (see :class:`repro.interleave.Scheduler`). ``context`` and ``workloads`` ``None`` are the race's own.
+    ``devices`` are dealt to the workloads in turn; with fewer workloads than devices they are dealt out again.
     """
 
     race: str
@@ -30,6 +31,7 @@ class Experiment:
     processes: bool = False
     context: str | None = None
     workloads: tuple[Workload, ...] | None = None
+    devices: tuple[str, ...] = ("cpu",)
 
 
 @dataclass

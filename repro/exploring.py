@@ -80,6 +80,7 @@ def search(
     stop_after: int | None = None,
     baseline: Exploration[Observation] | None = None,
     executor: Executor | None = None,
+    devices: tuple[str, ...] = ("cpu",),
     on_progress: Callable[[Exploration[Observation]], None] | None = None,
 ) -> Searched:
     """Search up to ``budget`` schedules of ``race`` under ``fix``.
@@ -90,7 +91,7 @@ def search(
     """
 
     def one(fix: str, stop_after: int | None) -> Exploration[Observation]:
-        experiment = Experiment(race=race, fix=fix)
+        experiment = Experiment(race=race, fix=fix, devices=devices)
         finder = STRATEGIES[strategy](seed)
         if executor is not None:
             return explore(Perform(experiment), finder, budget, executor, on_progress, stop_after=stop_after)
@@ -105,19 +106,34 @@ def search(
         baseline = one(NONE, 1)
     found = one(fix, stop_after)
     verdict, reason = _judge(found, baseline)
-    smallest = _smallest(laboratory, race, fix, found)
+    smallest = _smallest(laboratory, Experiment(race=race, fix=fix, devices=devices), found)
     return Searched(race, fix, strategy, seed, verdict, reason, found, baseline, smallest)
 
 
 def matrix(
-    laboratory: Laboratory, races: Iterable[str], fixes: Iterable[str], *, strategy: str, budget: int, seed: int
+    laboratory: Laboratory,
+    races: Iterable[str],
+    fixes: Iterable[str],
+    *,
+    strategy: str,
+    budget: int,
+    seed: int,
+    devices: tuple[str, ...] = ("cpu",),
 ) -> Iterator[Cell]:
     """All cells by search, race by race; each search ends with its first failure."""
     for race in races:
         baseline: Exploration[Observation] | None = None
         for fix in columns(race, fixes, controls=False):
             found = search(
-                laboratory, race, fix, strategy=strategy, budget=budget, seed=seed, stop_after=1, baseline=baseline
+                laboratory,
+                race,
+                fix,
+                strategy=strategy,
+                budget=budget,
+                seed=seed,
+                stop_after=1,
+                baseline=baseline,
+                devices=devices,
             )
             if fix == NONE:
                 baseline = found.exploration
@@ -167,7 +183,7 @@ def _judge(found: Exploration[Observation], baseline: Exploration[Observation] |
 
 
 def _smallest(
-    laboratory: Laboratory, race: str, fix: str, found: Exploration[Observation]
+    laboratory: Laboratory, experiment: Experiment, found: Exploration[Observation]
 ) -> Shrunk[Observation] | None:
     steady = [failure for failure in found.failures if failure.divergence is None and failure.schedule is not None]
     if not steady:
@@ -176,7 +192,7 @@ def _smallest(
     assert first.schedule is not None
 
     def run(case: Case) -> Observation:
-        return laboratory.perform(Experiment(race=race, fix=fix, strategy=Replay(case.schedule)))
+        return laboratory.perform(replace(experiment, strategy=Replay(case.schedule)))
 
     try:
         return shrink(run, Case(first.schedule), times=3, budget=0)

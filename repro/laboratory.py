@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
@@ -18,13 +18,19 @@ from repro.sandbox import Ended, Sandbox
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
 BOUND = 180.0
 WARM = "repro.warm:torch_and_one_compile"
+WARM_FOR_CUDA = "repro.warm:torch_imported"
 
 
 class Laboratory:
-    """A context manager with ``lanes`` warm sandboxes. Raises :class:`repro.preflight.NotReady`."""
+    """A context manager with ``lanes`` warm sandboxes, for experiments on ``devices``.
 
-    def __init__(self, *, lanes: int = 1, bound: float = BOUND) -> None:
+    Raises :class:`repro.preflight.NotReady`.
+    """
+
+    def __init__(self, *, lanes: int = 1, bound: float = BOUND, devices: Sequence[str] = ("cpu",)) -> None:
         self.torch, self.cache = preflight.check()
+        preflight.check_devices(devices)
+        cuda = any(device.startswith("cuda") for device in devices)
         self.lanes = lanes
         self._bound = bound
         # Inductor keeps precompiled headers below the temporary directory, each some seconds of work: that must
@@ -38,7 +44,12 @@ class Laboratory:
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             # One compile thread: no pool of workers that a fork would have to live with.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            # Whether there is a device is asked of NVML, or no process that has asked could fork.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
+        if not cuda:
+            # Compiling for the CPU initialises the devices that it sees, and then no child could use torch any more.
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         # Compiled graphs are kept where it is the cache that processes share. Threads must compile anew: as in
         # repro.warm, for those that do not see what is set there.
         kept = {races.THREADS: "0", races.PROCESSES: "1"}
@@ -49,7 +60,7 @@ class Laboratory:
             caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": graphs, "TORCHINDUCTOR_AUTOGRAD_CACHE": graphs}
             self._free[group] = SimpleQueue()
             for _ in range(lanes):
-                sandbox = Sandbox(warm=WARM, env={**environment, **caches})
+                sandbox = Sandbox(warm=WARM_FOR_CUDA if cuda else WARM, env={**environment, **caches})
                 self._sandboxes.append(sandbox)
                 self._free[group].put(sandbox)
 

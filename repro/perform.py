@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from repro.interleave import processes as by_processes
 from repro.interleave.replay import Replay, SwitchFate, fates
 from repro.interleave.scheduler import Strategy
 from repro.oracles import memory, numerics, recompiles, sparsity, state
-from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome
+from repro.outcome import Finding, Kind, Outcome, Sight, error_outcome, portably
 from repro.torch_names import entries
 from repro.user_code import Call, UserCode
 from repro.workloads import Workload
@@ -32,7 +32,9 @@ def perform(experiment: Experiment) -> Observation:
     strategy = experiment.strategy or Replay(race.recorded())
     try:
         with Seams(seams(extra=race.seams), code=scene.code_under_test()) as standing:
-            run = Scheduler(strategy, context=experiment.context or race.context).run(scene.bodies)
+            context = experiment.context or race.context
+            scheduler = Scheduler(strategy, context=context, pause=memory.pause, resume=memory.resume)
+            run = scheduler.run(scene.bodies)
             if run.fate is not Fate.DONE:
                 # Threads are parked for good inside seams and models: there is nothing to judge by.
                 return describe(run, strategy, standing.standing, _stuck(run))
@@ -64,8 +66,8 @@ class Scene:
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
         if race.setup is not None:
             race.setup()
-        workloads = list(experiment.workloads or [Workload(**race.workload)])
-        self.code = UserCode(fixes.load(experiment.fix), workloads)
+        workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)
+        self.code = UserCode(fixes.load(experiment.fix), workloads, race.trains)
         self.code.prepare()
         if race.warm:
             for index in range(len(workloads)):
@@ -115,13 +117,20 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
+def _dealt(workloads: Sequence[Workload], devices: Sequence[str]) -> list[Workload]:
+    count = max(len(workloads), len(devices))
+    return [replace(workloads[i % len(workloads)], device=devices[i % len(devices)]) for i in range(count)]
+
+
 def _judge_call(call: Call) -> list[Finding]:
-    """Sparsity, numerics and memory of one call; an uncompiled one is dense by nature, so nothing is judged."""
+    """Sparsity, gradients, memory and numerics of one call; of an uncompiled one, dense by nature, nothing."""
     name = f"{call.thread}: "
     found = []
     if call.compiled:
         if call.output is not None:
             found.append(sparsity.judge(call.inputs, call.output))
+        if call.gradients is not None:
+            found.append(sparsity.judge_gradients(call.inputs, call.gradients))
         if call.meter is not None and memory.can_tell(call.inputs.workload):
             found.append(memory.judge(call.meter, call.inputs.workload))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
@@ -154,7 +163,7 @@ def _outcome(
 
     if out_of_memory:
         return Outcome(Kind.DENSE, out_of_memory, also)
-    if dense := first(Sight.FAIL, "sparsity", "memory"):
+    if dense := first(Sight.FAIL, "sparsity", "gradients", "memory"):
         return Outcome(Kind.DENSE, dense.message, {**dense.data, **also})
     if failed:
         name, outcome = next(iter(failed.items()))
@@ -173,7 +182,7 @@ def _outcome(
 
 
 def _stuck(run: Run) -> Outcome:
-    details = {"stacks": run.stacks}
+    details = {"stacks": portably(run.stacks)}
     if run.fate is Fate.DEADLOCK:
         return Outcome(Kind.HANG, f"deadlock: {run.explanation}", details)
     return Outcome(Kind.INCONCLUSIVE, run.explanation, details)
@@ -194,7 +203,8 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     switch was taken proves that the windows overlapped; without that a clean run proves nothing.
     """
     schedule = race.recorded()
-    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [Workload(**race.workload)]))]
+    # On the CPU, whatever the devices are: who has touched CUDA cannot fork.
+    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))]
     if len(names) < 3:
         schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))
         names = [THIRD, *names]

@@ -5,13 +5,18 @@ Each failure is a :class:`NotReady` whose one line says what to do.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import platformdirs
@@ -75,6 +80,31 @@ def check_compiler() -> None:
 def cache_base() -> Path:
     """The directory for all that is kept between runs."""
     return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("flex-attention-races"))
+
+
+@functools.cache
+def cuda_devices() -> int:
+    """How many CUDA devices torch sees; asked in another process, since whoever has asked the driver cannot fork."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    command = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else 0
+
+
+def check_devices(devices: Iterable[str]) -> None:
+    """Whether all of ``devices`` are there, such as ``cpu``, ``cuda`` and ``cuda:1``."""
+    for device in devices:
+        found = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+        if found is None:
+            raise NotReady(f"no such device: {device!r}; give cpu, cuda or cuda:N")
+        if device.startswith("cuda") and int(found[1] or 0) >= cuda_devices():
+            raise NotReady(
+                f"no device {device}: torch {torch_version()} sees {cuda_devices()} CUDA devices; leave --device "
+                "out, or install a CUDA build of torch and a driver"
+            )
 
 
 def cache_directory(torch: str) -> Path:

@@ -12,6 +12,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from repro.fixes import Fix
+from repro.interleave import point
 from repro.oracles.memory import AllocationMeter
 from repro.oracles.sparsity import Canary, canary
 from repro.outcome import Finding
@@ -25,7 +26,8 @@ class Call:
     """One call of attention that was watched.
 
     ``output`` is ``[batch, heads, queries, head_dim]``, ``None`` when the call raised. ``meter`` counted what the
-    attention allocated, without the mask; ``None`` when it was never reached.
+    attention allocated, without the mask and the backward; ``None`` when it was never reached. ``gradients`` are
+    those of query, key and value, ``None`` where no backward was asked for or it raised.
     """
 
     thread: str
@@ -33,6 +35,7 @@ class Call:
     inputs: Canary
     output: torch.Tensor | None = None
     meter: AllocationMeter | None = None
+    gradients: tuple[torch.Tensor | None, ...] | None = None
 
 
 class _Watched(threading.local):
@@ -46,7 +49,7 @@ def mask_then(flex: Attention) -> Attention:
     """What users write: ``(query, key, value, mask_mod) -> output``; it builds its block mask on every call."""
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask_mod: Any) -> torch.Tensor:
-        block_mask = create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=query.device.type)
+        block_mask = create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=str(query.device))
         call = _watched.call
         if call is not None:
             call.meter = AllocationMeter(query.device)
@@ -63,12 +66,14 @@ class UserCode:
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
     on which of the ``workloads``, round and round, and ``through`` what to call instead of ``attention``, such as
     another one :meth:`compiled_anew`. ``guarded(function)`` is any other code of the user's. The fix is around all of
-    them. ``findings`` takes what a race's own threads have looked at. On the CPU compiled flex_attention is for
-    inference: every call runs under ``no_grad``.
+    them. ``findings`` takes what a race's own threads have looked at. With ``trains`` a compiled call goes backward
+    too, outside the fix, as in a training step; otherwise every call runs under ``no_grad``: on the CPU compiled
+    flex_attention is for inference.
     """
 
     fix: Fix
     workloads: list[Workload]
+    trains: bool = False
     calls: list[Call] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -94,20 +99,30 @@ class UserCode:
     def prepare(self) -> None:
         """Let the fix do what it does before any thread starts."""
         examples = [
-            (inputs.query, inputs.key, inputs.value, mask_mod)
-            for inputs, mask_mod in zip(self.inputs, self._masks, strict=True)
+            (*self._tensors(inputs), mask_mod) for inputs, mask_mod in zip(self.inputs, self._masks, strict=True)
         ]
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.trains):
             self.fix.before_threads(self.attention, examples)
 
     def _call(self, thread: str, attention: Attention, compiled: bool, index: int) -> None:
         index %= len(self.workloads)
         inputs, mask_mod = self.inputs[index], self._masks[index]
+        trains = self.trains and compiled
+        tensors = self._tensors(inputs)
         call = Call(thread, compiled, inputs)
         self.calls.append(call)
         _watched.call = call
         try:
-            with torch.no_grad():
-                call.output = attention(inputs.query, inputs.key, inputs.value, mask_mod)
+            with torch.set_grad_enabled(trains):
+                output = attention(*tensors, mask_mod)
         finally:
             _watched.call = None
+        if trains:
+            point("backward")
+            torch.autograd.backward(output, torch.ones_like(output))
+            call.gradients = tuple(tensor.grad for tensor in tensors)
+        call.output = output.detach()
+
+    def _tensors(self, inputs: Canary) -> list[torch.Tensor]:
+        tensors = (inputs.query, inputs.key, inputs.value)
+        return [tensor.detach().requires_grad_(self.trains) for tensor in tensors]

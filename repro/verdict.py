@@ -90,7 +90,7 @@ def columns(race: str, fixes: Iterable[str], *, controls: bool) -> list[str]:
     A race of processes has no control: to be in processes of their own is all that the control group changes.
     """
     group = races.group(race)
-    control = [PROCESSES] if controls and group == races.THREADS else []
+    control = [PROCESSES] if controls and group != races.PROCESSES else []
     return [NONE, *(fix for fix in fixes if fix != NONE and suits(fix, group)), *control]
 
 
@@ -100,13 +100,21 @@ def places(names: Iterable[str], fixes: Sequence[str], *, controls: bool) -> lis
 
 
 def matrix(
-    laboratory: Laboratory, names: Iterable[str], fixes: Sequence[str], *, controls: bool, times: int = 1
+    laboratory: Laboratory,
+    names: Iterable[str],
+    fixes: Sequence[str],
+    *,
+    controls: bool,
+    times: int = 1,
+    devices: tuple[str, ...] = ("cpu",),
 ) -> Iterator[Cell]:
     """All cells, race by race; of each race the run without a fix comes first.
 
     Each cell runs so many ``times``; where the runs differ, it says nothing.
     """
-    experiments = [_experiment(race, fix, laboratory.torch) for race, fix in places(names, fixes, controls=controls)]
+    experiments = [
+        _experiment(race, fix, laboratory.torch, devices) for race, fix in places(names, fixes, controls=controls)
+    ]
     runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
     for experiment in experiments:
@@ -125,12 +133,12 @@ def _agreed(runs: Sequence[Observation]) -> Observation:
     return replace(runs[0], outcome=Outcome(Kind.INCONCLUSIVE, f"not deterministic: {differs}"))
 
 
-def _experiment(race: str, fix: str, torch: str) -> Experiment:
+def _experiment(race: str, fix: str, torch: str, devices: tuple[str, ...]) -> Experiment:
     """By the schedule recorded for this very release where there is one, else by the race's own."""
     if fix == PROCESSES:
-        return Experiment(race=race, processes=True)
+        return Experiment(race=race, processes=True, devices=devices)
     schedule = recorded_schedule(race, torch)
-    return Experiment(race=race, fix=fix, strategy=None if schedule is None else Replay(schedule))
+    return Experiment(race=race, fix=fix, strategy=None if schedule is None else Replay(schedule), devices=devices)
 
 
 class Standing(Enum):

@@ -1,7 +1,7 @@
-"""What a sandbox does once so that its jobs find torch ready: :func:`torch_and_one_compile`.
+"""What a sandbox does once so that its jobs find torch ready: on the CPU :func:`torch_and_one_compile`.
 
-Where a job is to use CUDA, give it to a sandbox that spawns: compiling may ask the driver for its devices even for
-the CPU, and a forked child cannot use a device once its parent has asked.
+For CUDA it is :func:`torch_imported`: a forked child cannot use a device once its parent has asked the driver for
+one, and compiling asks even for the CPU.
 """
 
 from __future__ import annotations
@@ -19,6 +19,15 @@ def torch_settings() -> None:
     # a cached graph skips most of the points at which threads can be interleaved
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
+
+
+def torch_imported() -> None:
+    """Import what a compile imports, and compile nothing; torch must have been told to ask NVML for devices."""
+    torch_settings()
+    import torch._dynamo
+    import torch._inductor.compile_fx
+    import torch._inductor.kernel.flex.flex_attention
+    import torch.nn.attention.flex_attention  # noqa: F401
 
 
 def torch_and_one_compile() -> None:

@@ -35,8 +35,8 @@ class Workload:
     * ``sliding_window``: of these the last ``window``.
     * ``document``: of these the ones in its own document; documents are ``document`` tokens long.
     * ``dflash``: the queries are a drafter's, in blocks of ``draft`` tokens, and the keys are a context followed by
-      the queries. A draft block sees the context before its anchor, all of its own block, and no other block. The
-      anchors are drawn by ``seed`` and ascend.
+      the queries. A draft block sees the context before its anchor (of that the last ``reach`` keys, all if that is
+      ``None``), all of its own block, and no other block. The anchors are drawn by ``seed`` and ascend.
 
     Every query sees a key. With 256 queries or more some block of queries never visits some block of keys. Raises
     :class:`ValueError`, which says what to do, for sizes that do not fit together.
@@ -52,6 +52,7 @@ class Workload:
     window: int = 128
     document: int = 100
     draft: int = 16
+    reach: int | None = None
     seed: int = 0
     device: str = "cpu"
 
@@ -60,6 +61,8 @@ class Workload:
             size = getattr(self, name)
             if type(size) is not int or size < 1:
                 raise ValueError(f"{name} is {size!r}: give a whole number of at least 1")
+        if self.reach is not None and (type(self.reach) is not int or self.reach < 1):
+            raise ValueError(f"reach is {self.reach!r}: give a whole number of at least 1, or none")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}: give a whole number of at least 0")
         _check_choice("mask", self.mask, MASKS)
@@ -125,7 +128,7 @@ class Workload:
         """
         import torch
 
-        window, draft = self.window, self.draft
+        window, draft, reach = self.window, self.draft, self.reach
 
         def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return key <= query
@@ -160,12 +163,14 @@ class Workload:
         def dflash(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             block = query // draft
             before_anchor = key < edges[0, block]
+            if reach is not None:
+                before_anchor = before_anchor & (key >= edges[0, block] - reach)
             own_block = (key >= edges[1, block]) & (key < edges[1, block] + draft)
             return before_anchor | own_block
 
         return dflash
 
-    def dense_mask(self, rows: slice = slice(None)) -> Tensor:
+    def dense_mask(self, rows: slice | Tensor = slice(None)) -> Tensor:
         """Which query sees which key, bool ``[queries, keys]``, by the mask alone; or only the ``rows`` asked for."""
         import torch
 
@@ -197,5 +202,8 @@ def _check_choice(what: str, given: object, choices: list[str] | tuple[str, ...]
         raise ValueError(f"{what} cannot be {given!r}: {hint}")
 
 
-# The drafter of the story, 40,000 tokens of context and 32,768 of drafts: all scores are 284.25 GiB.
-STORY = Workload(heads=32, head_dim=128, queries=32_768, keys=72_768, dtype="bfloat16", mask="dflash", device="cuda")
+# The drafter of the story, 40,000 tokens of context and 32,768 of drafts: all scores are 284.25 GiB. With a reach of
+# 2,048 the block mask is 96.55 % sparse, which is what was measured there; with all of the context it is 71 %.
+STORY = Workload(
+    heads=32, head_dim=128, queries=32_768, keys=72_768, dtype="bfloat16", mask="dflash", reach=2_048, device="cuda"
+)

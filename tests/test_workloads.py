@@ -99,3 +99,13 @@ def test_tensors_are_three_and_the_same_every_time(laboratory: Laboratory) -> No
     assert buffers == 3
     assert shapes == [(1, 2, 256, 32), (1, 2, 300, 32), (1, 2, 300, 32)]
     assert dtypes == ["torch.float16"] * 3
+
+
+def test_a_reach_hides_what_is_further_before_the_anchor(laboratory: Laboratory) -> None:
+    workload = Workload(mask="dflash", queries=4, keys=12, draft=2)
+    whole = mask_of(laboratory, workload)
+    near = mask_of(laboratory, Workload(**{**workload.to_json(), "reach": 2}))
+    assert [row[8:] for row in near] == [row[8:] for row in whole]
+    for row, full in zip(near, whole, strict=True):
+        anchor = len(full[:8].rstrip("."))
+        assert row[:8] == ("." * max(anchor - 2, 0) + "x" * min(anchor, 2)).ljust(8, ".")

@@ -94,8 +94,12 @@ class Fix:
 
 
 def names(group: str | None = None) -> list[str]:
-    """The fixes that there are, or those of one group, by file name, without importing any; ``none`` is not one."""
-    folders = _FOLDERS.values() if group is None else [_FOLDERS[group]]
+    """The fixes that there are, or those for one group of races, by file name, without importing any.
+
+    ``none`` is not one of them.
+    """
+    # Threads on a device are threads.
+    folders = _FOLDERS.values() if group is None else [_FOLDERS.get(group, FOLDER)]
     return sorted(path.stem for folder in folders for path in folder.glob("*.py") if not path.stem.startswith("_"))
 
 

@@ -45,10 +45,10 @@ def mark_per_thread() -> None:
     # The module's own functions bypass the property above: they read and write the global itself.
     def is_fx_tracing() -> bool:
         is_fx_tracing_warning()  # type: ignore[name-defined]  # noqa: F821
-        return torch.fx._symbolic_trace._is_fx_tracing_flag  # type: ignore[attr-defined, no-any-return]
+        return torch.fx._symbolic_trace._is_fx_tracing_flag
 
     def is_fx_symbolic_tracing() -> bool:
-        return torch.fx._symbolic_trace._is_fx_tracing_flag and not torch.compiler.is_compiling()  # type: ignore[attr-defined, no-any-return]
+        return torch.fx._symbolic_trace._is_fx_tracing_flag and not torch.compiler.is_compiling()
 
     # New code for the old functions: whoever imported them by name has the new answer too.
     tracing.is_fx_tracing.__code__ = is_fx_tracing.__code__

@@ -182,15 +182,25 @@ class Scheduler:
 
     ``context`` says where a worker's context variables come from: ``"copied"`` from the caller, as when a team
     carries its settings over, or ``"empty"``, which is what ``threading.Thread`` does. Since torch 2.12 config
-    overrides live there.
+    overrides live there. ``pause`` and ``resume`` are called with a thread's name when it gives up its turn between
+    its first point and its last, and when it has it again.
     """
 
-    def __init__(self, strategy: Strategy, *, context: str = "copied", patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        context: str = "copied",
+        patience: float = PATIENCE,
+        pause: Callable[[str], None] = lambda name: None,
+        resume: Callable[[str], None] = lambda name: None,
+    ) -> None:
         if context not in ("copied", "empty"):
             raise ValueError(f"context must be 'copied' or 'empty', not {context!r}")
         self._strategy = strategy
         self._context = context
         self._patience = patience
+        self._pause, self._resume = pause, resume
         self._stopped = threading.Event()
         self._fate = Fate.DONE
         self._stacks = ""
@@ -257,12 +267,15 @@ class Scheduler:
         _worker.busy = True
         try:
             chosen = decide()
+            if chosen == name:
+                return
+            self._pause(name)
             if chosen is None:
                 self._stop(Fate.DEADLOCK)
-            elif chosen != name:
+            else:
                 self._gates[chosen].release()
-            if chosen != name:
-                self._gates[name].acquire()
+            self._gates[name].acquire()
+            self._resume(name)
         finally:
             _worker.busy = False
 

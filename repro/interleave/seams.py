@@ -2,7 +2,8 @@
 
 A seam stands ``before`` or ``after`` a function, or around a context manager: ``entering`` and ``entered``,
 ``exiting`` and ``exited``. A seam ``inside`` a function is written as one before a function that it calls, with
-``within`` naming the caller. An entry of ``where = "lock"`` is a lock to be modelled.
+``within`` naming the caller. An entry of ``where = "lock"`` is a lock to be modelled, one of ``where = "engine"`` the
+function through which autograd's device threads are given work (see ``engine.py``).
 
 A required seam that this release has lost is never fewer schedules in silence: :class:`LostSeam`.
 """
@@ -20,11 +21,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from repro.interleave import engine
 from repro.interleave.locks import Models
 from repro.interleave.patches import Patches
 from repro.interleave.scheduler import point
 
-WHERE = ("before", "after", "entering", "entered", "exiting", "exited", "lock")
+WHERE = ("before", "after", "entering", "entered", "exiting", "exited", "lock", "engine")
 
 
 class LostSeam(RuntimeError):
@@ -118,6 +120,8 @@ class Seams:
 
     def _wrap(self, seam: Seam, found: Any) -> Any:
         function = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+        if seam.where == "engine":
+            return engine.modelled(function, seam.name)
         visit = self._visitor(seam)
 
         if seam.where in ("before", "after"):

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -60,7 +61,8 @@ class AllocationMeter:
     On the CPU: what this thread has allocated for tensors less what it has freed of that since the start of the
     block, at its highest. What counts is memory asked for aligned, 64 KiB or more of it, which is how torch's CPU
     allocator asks; a compile under way does not count, nor what other threads allocate (run torch with one thread).
-    On CUDA: the high-water mark of torch's allocator above the start, of the whole process.
+    On CUDA: the high-water mark of torch's allocator above the start, less what other threads did while this one was
+    paused (:func:`pause`, :func:`resume`); threads that run at the same time count together.
     ``events`` are the allocations counted; zero means that nothing was seen, and then ``peak`` is ``None``.
 
     One at a time in a thread.
@@ -104,26 +106,55 @@ class _Malloc:
 
 
 class _Cuda:
+    """Torch's allocator counts for the process; this one's part is what happened while its thread had the turn."""
+
     def __init__(self, device: str) -> None:
         self._device = device
 
     def start(self) -> None:
+        self._live = self._peak = self._events = 0
+        _open[threading.current_thread().name] = self
+        self.resume()
+
+    def read(self) -> tuple[int, int]:
+        self.pause()
+        del _open[threading.current_thread().name]
+        return self._events, self._peak
+
+    def resume(self) -> None:
         import torch
 
         torch.cuda.reset_peak_memory_stats(self._device)
         self._before = torch.cuda.memory_allocated(self._device)
         self._events_before = self._allocations()
 
-    def read(self) -> tuple[int, int]:
+    def pause(self) -> None:
         import torch
 
-        peak = torch.cuda.max_memory_allocated(self._device) - self._before
-        return self._allocations() - self._events_before, peak
+        self._peak = max(self._peak, self._live + torch.cuda.max_memory_allocated(self._device) - self._before)
+        self._live += torch.cuda.memory_allocated(self._device) - self._before
+        self._events += self._allocations() - self._events_before
 
     def _allocations(self) -> int:
         import torch
 
         return int(torch.cuda.memory_stats(self._device).get("allocation.all.allocated", 0))
+
+
+# The meters of a device that are running, by the name of the thread whose block it is.
+_open: dict[str, _Cuda] = {}
+
+
+def pause(thread: str) -> None:
+    """The thread of that name gives up its turn: what happens from here on is not its doing."""
+    if (meter := _open.get(thread)) is not None:
+        meter.pause()
+
+
+def resume(thread: str) -> None:
+    """The thread of that name has its turn again."""
+    if (meter := _open.get(thread)) is not None:
+        meter.resume()
 
 
 def can_tell(workload: Workload) -> bool:

@@ -14,7 +14,7 @@ def compiled_frames() -> int | None:
     Functions compiled with ``fullgraph=True`` are not in it, nor is what an uncompiled flex_attention compiles for
     itself. Take it before and after, and judge the difference.
     """
-    return _count("frames")
+    return counted("frames")
 
 
 def compiled_graphs() -> int | None:
@@ -22,10 +22,11 @@ def compiled_graphs() -> int | None:
 
     Those of ``fullgraph=True`` are in it, and what an uncompiled flex_attention compiles for itself.
     """
-    return _count("graphs")
+    return counted("graphs")
 
 
-def _count(name: str) -> int | None:
+def counted(name: str) -> int | None:
+    """What torch has counted so far under ``name`` of ``torch_names.toml``; ``None`` if it has no such count."""
     import torch
 
     for entry in entries("counter", torch.__version__):

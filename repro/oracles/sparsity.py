@@ -6,6 +6,7 @@ value rows: a sparse call does not notice, while a dense one multiplies them by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,41 @@ def judge(canary: Canary, output: Tensor | None, clean: Tensor | None = None) ->
             message = f"{changed} of {rows} rows change with keys that their mask leaves out"
             return Finding("sparsity", Sight.FAIL, message, {**data, "changed rows": changed})
     return Finding("sparsity", Sight.PASS, f"block-sparse: {rows} rows never read the keys left out", data)
+
+
+def judge_gradients(canary: Canary, gradients: Sequence[Tensor | None]) -> Finding:
+    """``fail`` if a gradient says that the backward read what the mask leaves out; ``gradients`` are those of query,
+    key and value, for a cotangent without NaN.
+
+    In a block-sparse backward NaN reaches the queries that visit it and the keys which those visit, no others; and a
+    key that no query visits has a gradient of exactly zero. In a dense one everything is NaN.
+    """
+    import torch
+
+    query, key, value = gradients
+    rows = int(canary.checked.sum())
+    if query is None or key is None or value is None or not rows:
+        return Finding("gradients", Sight.BLIND, "there is no gradient to look at")
+    visits = _visits(canary.workload)
+    block = torch.arange(canary.workload.keys, device=canary.workload.device) // BLOCK
+    checked_blocks = canary.checked[::BLOCK]
+    clean = (~visits[~checked_blocks].any(0))[block]
+    unseen = (~visits.any(0))[block]
+    touched = int((~query[:, :, canary.checked].isfinite()).any((0, 1, 3)).sum())
+    stained = sum(int((~gradient[:, :, clean].isfinite()).any((0, 1, 3)).sum()) for gradient in (key, value))
+    left = sum(int((gradient[:, :, unseen] != 0).any((0, 1, 3)).sum()) for gradient in (key, value))
+    data = {"checked rows": rows, "clean keys": int(clean.sum()), "unseen keys": int(unseen.sum())}
+    if touched or stained or left:
+        message = (
+            f"dense backward: {touched} of {rows} queries and {stained} keys have NaN from keys that their mask "
+            f"leaves out, {left} keys that nobody sees have a gradient"
+        )
+        return Finding("gradients", Sight.FAIL, message, {**data, "touched rows": touched + stained + left})
+    message = (
+        f"block-sparse backward: {rows} queries never read the keys left out, the gradient of {data['unseen keys']} "
+        "keys that nobody sees is zero"
+    )
+    return Finding("gradients", Sight.PASS, message, data)
 
 
 def _visits(workload: Workload) -> Tensor:

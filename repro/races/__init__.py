@@ -3,16 +3,18 @@
 A race file's name is the race's name; the first line of its docstring says what happens. It defines ``RACE``. A
 thread is the user's *own*, which a fix wraps, or *foreign*, another library that compiles or traces, which it cannot.
 
-There are two groups. In the first, threads share the state of one process. In the second, in ``processes/``, each
+There are three groups. In the first, threads share the state of one process. In the second, in ``processes/``, each
 thread is the only one of a process of its own, and all that they share is inductor's cache directory; whatever else
-happens to that directory, such as its deletion, is a foreign process of the race. Each group has fixes of its own.
+happens to that directory, such as its deletion, is a foreign process of the race; it has fixes of its own. The third,
+in ``cuda/``, are threads again, in races that need a CUDA device: on the CPU a compiled flex_attention is for
+inference, and ``backward`` runs in the thread that calls it.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
@@ -20,13 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.interleave.schedule import Schedule
+from repro.workloads import Workload
 
 if TYPE_CHECKING:
     from repro.user_code import UserCode
 
 FOLDER = Path(__file__).parent
-THREADS, PROCESSES = "threads", "processes"
-_FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
+THREADS, PROCESSES, CUDA = "threads", "processes", "cuda"
+_FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES, CUDA: FOLDER / CUDA}
 
 
 class UnknownRace(ValueError):
@@ -80,10 +83,11 @@ class Race:
 
     ``warm`` calls the compiled attention once before the threads start, as in a program that has been running for a
     while. ``setup`` runs before everything else. ``workload`` has the fields of a
-    :class:`repro.workloads.Workload` that are not the default. ``seams`` names the extra seams of
-    ``torch_names.toml`` that this race needs; each makes its space of schedules larger. ``context`` says where a
-    thread's context variables come from (see :class:`repro.interleave.Scheduler`). ``graphs`` bounds what Dynamo may
-    hand to a backend while the threads run: more than that is ``wasteful``.
+    :class:`repro.workloads.Workload` that are not the default, and there is one for each of ``key_lengths`` if any
+    are given. ``seams`` names the extra seams of ``torch_names.toml`` that this race needs; each makes its space of
+    schedules larger. ``context`` says where a thread's context variables come from (see
+    :class:`repro.interleave.Scheduler`). ``graphs`` bounds what Dynamo may hand to a backend while the threads run:
+    more than that is ``wasteful``. With ``trains`` every compiled call goes backward too.
 
     A race of processes says what is in the ``cache`` directory that they share when they start: it is ``"empty"``,
     has the compiled ``"kernels"`` but no graph, or is ``"warm"``. A directory that a fix gives to a process alone is
@@ -97,13 +101,19 @@ class Race:
     warm: bool = False
     setup: Callable[[], None] | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
+    key_lengths: tuple[int, ...] = ()
     seams: tuple[str, ...] = ()
     context: str = "copied"
     graphs: int | None = None
+    trains: bool = False
     cache: str | None = None
 
     def grade(self, outcome: str) -> tuple[Grade, str]:
         return self.outcomes.get(outcome, (Grade.FORBIDDEN, "not an outcome of this race"))
+
+    def workloads(self) -> tuple[Workload, ...]:
+        lengths: list[dict[str, int]] = [{"keys": length} for length in self.key_lengths] or [{}]
+        return tuple(Workload(**{**self.workload, **length}) for length in lengths)
 
     def recorded(self) -> Schedule:
         return Schedule.parse(self.schedule)
@@ -116,8 +126,14 @@ def names(group: str | None = None) -> list[str]:
     return sorted(stem.replace("_", "-") for stem in files if not stem.startswith("_"))
 
 
+def names_on(devices: Iterable[str]) -> list[str]:
+    """The races that there are on ``devices``, such as ``cpu`` and ``cuda:1``."""
+    here = (THREADS, PROCESSES) if "cpu" in devices else (THREADS, CUDA)
+    return [name for name in names() if group(name) in here]
+
+
 def group(name: str) -> str:
-    """Whether the race called ``name`` is one of threads or of processes. Raises :class:`UnknownRace`."""
+    """The group of the race called ``name``. Raises :class:`UnknownRace`."""
     return next(group for group, folder in _FOLDERS.items() if (folder / _file(name)).is_file())
 
 
@@ -129,7 +145,7 @@ def documentation(name: str) -> str:
 
 def load(name: str) -> Race:
     """The race called ``name``. Imports torch. Raises :class:`UnknownRace`."""
-    package = __name__ if group(name) == THREADS else f"{__name__}.{PROCESSES}"
+    package = __name__ if group(name) == THREADS else f"{__name__}.{group(name)}"
     race = importlib.import_module(f"{package}.{Path(_file(name)).stem}").RACE
     assert isinstance(race, Race)
     return race

@@ -7,16 +7,17 @@ takes the note back. That metadata is one dict of the process. A compile in anot
 puts its own copy back, so that the note is gone when the mask's thread wants to take it back.
 """
 
+from dataclasses import replace
+
 from torch.nn.attention.flex_attention import create_block_mask
 
 from repro.races import Grade, Race, Thread, own, run_alone
 from repro.user_code import UserCode
-from repro.workloads import Workload
 
 
 def build_mask(code: UserCode) -> Thread:
     """A thread of the user's that builds a block mask and calls nothing."""
-    workload = Workload(queries=512, keys=512)
+    workload = replace(code.workloads[0], queries=512, keys=512)
     mask_mod = workload.mask_mod()
     return own(code.guarded(lambda: create_block_mask(mask_mod, None, None, 512, 512, device=workload.device)))
 

@@ -19,9 +19,9 @@ from repro.user_code import UserCode
 from repro.workloads import Workload
 
 
-def library() -> Callable[[], None]:
+def library(device: str) -> Callable[[], None]:
     """A first call of an attention that is not the user's; its mask was built in good time."""
-    workload = Workload(head_dim=64)
+    workload = Workload(head_dim=64, device=device)
     query, key, value = workload.tensors()
     mask = create_block_mask(workload.mask_mod(), None, None, workload.queries, workload.keys, device=workload.device)
 
@@ -33,7 +33,7 @@ def library() -> Callable[[], None]:
 
 
 def threads(code: UserCode) -> dict[str, Thread]:
-    return {"library": foreign(library()), "masks": build_mask(code)}
+    return {"library": foreign(library(code.workloads[0].device)), "masks": build_mask(code)}
 
 
 RACE = Race(

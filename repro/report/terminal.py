@@ -122,7 +122,9 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
     held = sum(cell.verdict is Verdict.HOLDS for cell in cells)
     console.print(
         Text.assemble(
-            f"{len(cells)} cells: {shown} show a race, {held} hold; ", (verdict.value, style), " for this release"
+            f"{len(cells)} cells: {shown} show a race, {held} hold; ",
+            (verdict.value, style),
+            " for this release",
         )
     )
     for cell_ in cells:

@@ -1,0 +1,1 @@
+"""Races between threads that need a CUDA device."""

@@ -1,0 +1,264 @@
+"""All that needs a GPU, in one run: ``python tests/benchmarks/gpu.py --json FILE [--device D ...] [STAGE ...]``.
+
+* ``cpu matrix`` and ``matrix``: every race by every fix, on the CPU and on the devices;
+* ``story``: the shape of the story under each fix, forward and backward;
+* ``first-steps``: three first training steps at once, left to themselves;
+* ``graphs``: CUDA graphs replayed in another thread, left to themselves;
+* ``processes``: three processes on one card with a cold, a warm and a wiped cache;
+* ``calls``: peak, kernel and time of a call;
+* ``throughput``: a drafter's loop under each fix against none, in turns.
+
+The last two run alone, all others side by side, since nothing in them is timed. What there is so far is written
+after every stage. Under nine minutes on one H200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gpu_jobs
+
+from repro import fixes, preflight, races
+from repro.experiment import Experiment, Observation
+from repro.fixes import NONE
+from repro.laboratory import Laboratory
+from repro.outcome import Outcome, Sight, portably
+from repro.report import document
+from repro.sandbox import Ended, Sandbox
+from repro.verdict import Cell, matrix, standing
+from repro.workloads import STORY
+
+BOUND = 150.0
+# A first step alone takes some ten seconds.
+FIRST_STEPS_BOUND = 60.0
+FIRST_STEPS = 4
+GRAPH_RUNS = 8
+# What a fix that lets warm calls pass side by side has to keep of the throughput, by the lower bound.
+TARGETS = {"gate": 0.97}
+# The story's peak above its inputs, as a share of all scores.
+SHARE = 0.002
+# The one that is met by the second thread, whose call runs dense without a fix, asks for 284.25 GiB.
+KEYS = (STORY.keys - 2048, STORY.keys, STORY.keys + 1024)
+
+Devices = tuple[str, ...]
+
+
+def where(devices: Devices) -> dict[str, Any]:
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    cards = subprocess.run(query, capture_output=True, text=True).stdout.strip().splitlines()
+    with Sandbox(start="spawn") as sandbox:
+        versions = sandbox.run("gpu_jobs:versions", timeout=BOUND).value
+    return {"devices": devices, "cards": cards, "python": platform.python_version(), **(versions or {})}
+
+
+def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
+    with Laboratory(lanes=lanes, devices=devices, bound=BOUND) as laboratory:
+        cells = list(matrix(laboratory, races.names_on(devices), fixes.names(), controls=True, devices=devices))
+    table: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        table.setdefault(cell.race, {})[cell.fix] = _word(cell)
+    odd = [
+        {
+            "race": cell.race,
+            "fix": cell.fix,
+            "outcome": _word(cell),
+            "reason": cell.reason,
+            "schedule": cell.observation.schedule,
+        }
+        for cell in cells
+        if not cell.as_expected
+    ]
+    return {"table": table, "standing": standing(cells).value, "not as expected": odd}
+
+
+def _word(cell: Cell) -> str:
+    applies = cell.verdict.value != "NOT APPLICABLE"
+    return str(cell.observation.outcome.kind) if applies else "-"
+
+
+def story(devices: Devices) -> dict[str, Any]:
+    """Three threads whose key lengths differ, on the recorded schedule; what must hold is in ``right``."""
+    workloads = tuple(gpu_jobs.lengthened(STORY, keys) for keys in KEYS)
+    # With few anchors, and little before each, there are keys that nobody sees.
+    sparse = replace(STORY, draft=128, reach=64)
+    found = []
+    with Laboratory(devices=devices, bound=BOUND) as laboratory:
+        dense = [("first-call", "suppress")] * 3
+        inference = [("first-call", fix) for fix in [NONE, *fixes.names()] if fix != "suppress"]
+        training = [("first-backward", "warmup"), ("first-backward-step", "lock"), ("first-backward", "lock")]
+        for race, fix in [*dense, *inference, *training]:
+            started = time.monotonic()
+            given = workloads if race == "first-call" else (workloads[0], sparse)
+            run = laboratory.perform(Experiment(race=race, fix=fix, workloads=given, devices=devices))
+            found.append({"race": race, "fix": fix, "seconds": time.monotonic() - started, **_told(run)})
+            print(f"  story: {race} / {fix}: {run.outcome.kind}: {run.outcome.reason[:200]}", flush=True)
+    return {"keys": KEYS, "runs": found}
+
+
+def _told(run: Observation) -> dict[str, Any]:
+    memory = [finding.data for finding in run.findings if finding.oracle == "memory"]
+    shares = [data["peak"] / data["bound"] for data in memory if data["peak"] is not None]
+    return {
+        "outcome": run.outcome.kind.value,
+        "reason": run.outcome.reason[:400],
+        "schedule": run.schedule,
+        "switches": [str(switch) for switch in run.switches],
+        "compiled": run.compiled,
+        "largest share of all scores": max(shares, default=None),
+        "below the share": bool(shares) and max(shares) < SHARE,
+        "passed": [f.message for f in run.findings if f.sight is Sight.PASS],
+        "failed": [f.message[:400] for f in run.findings if f.sight is not Sight.PASS],
+        "stacks": _stacks(run.outcome)[:6000],
+    }
+
+
+def first_steps(devices: Devices) -> dict[str, Any]:
+    def one(number: int) -> Ended:
+        with tempfile.TemporaryDirectory() as cache, Sandbox(start="spawn", env=_cache(cache)) as sandbox:
+            return sandbox.run("gpu_jobs:first_steps", devices, timeout=FIRST_STEPS_BOUND)
+
+    with ThreadPoolExecutor(FIRST_STEPS) as pool:
+        runs = list(pool.map(one, range(FIRST_STEPS)))
+    stacks = [_stacks(run.outcome) for run in runs]
+    return {
+        "outcomes": [run.outcome.kind.value for run in runs],
+        "said": [run.value or run.outcome.reason for run in runs],
+        # Autograd's thread in a compile, and a compile that waits for autograd.
+        "the deadlock of first-backward": sum(
+            "compile_fx_backward" in text and "create_fw_bw_graph" in text for text in stacks
+        ),
+        "stacks": next(filter(None, stacks), ""),
+    }
+
+
+def graphs(devices: Devices) -> dict[str, Any]:
+    def one(number: int) -> Ended:
+        with Sandbox(start="spawn") as sandbox:
+            return sandbox.run("gpu_jobs:graphs_in_another_thread", devices[0], timeout=BOUND)
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(one, range(GRAPH_RUNS)))
+    return {
+        "outcomes": [run.outcome.kind.value for run in runs],
+        "said": [run.value or run.outcome.reason for run in runs],
+        "stacks": [_stacks(run.outcome)[:2000] for run in runs],
+    }
+
+
+def _stacks(outcome: Outcome) -> str:
+    return portably(str(outcome.details.get("stacks", "")))
+
+
+def _cache(directory: str) -> dict[str, str]:
+    return {"TORCHINDUCTOR_CACHE_DIR": directory, "TMPDIR": directory}
+
+
+def processes(devices: Devices) -> dict[str, Any]:
+    """Three processes that share a card and a cache directory: empty, removed again and again, and filled."""
+    with tempfile.TemporaryDirectory() as scratch:
+        cache = Path(scratch, "cache")
+
+        def three() -> list[Any]:
+            def one(number: int) -> Any:
+                with Sandbox(start="spawn", env={"TORCHINDUCTOR_CACHE_DIR": str(cache)}) as sandbox:
+                    ended = sandbox.run("gpu_jobs:one_step", devices[number % len(devices)], timeout=BOUND)
+                return ended.value or {
+                    "outcome": ended.outcome.kind.value,
+                    "reason": ended.outcome.reason.replace(scratch, "")[:400],
+                }
+
+            with ThreadPoolExecutor(3) as pool:
+                return list(pool.map(one, range(3)))
+
+        found = {"cold": three(), "warm": three()}
+        done = threading.Event()
+
+        def wipe() -> None:
+            while not done.wait(0.05):
+                shutil.rmtree(cache, ignore_errors=True)
+
+        wiping = threading.Thread(target=wipe)
+        wiping.start()
+        try:
+            found["wiped while they compile"] = three()
+        finally:
+            done.set()
+            wiping.join()
+    return found
+
+
+def calls(devices: Devices) -> dict[str, Any]:
+    with Sandbox(start="spawn") as sandbox:
+        ended = sandbox.run("gpu_jobs:calls", gpu_jobs.placed(STORY, devices[0]), timeout=BOUND)
+    return ended.value or {"outcome": str(ended.outcome), "output": ended.output[-2000:]}
+
+
+def throughput(devices: Devices) -> dict[str, Any]:
+    measured = [fix for fix in fixes.names() if fix not in ("suppress", "wrapper")]
+    with Sandbox(start="spawn") as sandbox:
+        ended = sandbox.run("gpu_jobs:throughput", measured, devices, timeout=2 * BOUND)
+    return {**ended.value, "targets": TARGETS} if ended.value else {"failed": ended.output[-2000:]}
+
+
+STAGES: dict[str, Callable[[Devices], dict[str, Any]]] = {
+    "cpu matrix": lambda devices: run_matrix(("cpu",), 3),
+    "matrix": lambda devices: run_matrix(devices, 9),
+    "story": story,
+    "first-steps": first_steps,
+    "graphs": graphs,
+    "processes": processes,
+    "calls": calls,
+    "throughput": throughput,
+}
+ALONE = ("calls", "throughput")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", action="append", dest="devices", help="repeat for several (default: cuda)")
+    parser.add_argument("--json", type=Path, required=True, help="where to write")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)} (default: all)")
+    options = parser.parse_args()
+    devices = tuple(options.devices or ["cuda"])
+    preflight.check_devices(devices)
+    chosen = options.stages or list(STAGES)
+    started = time.monotonic()
+    result: dict[str, Any] = {"where": where(devices), "seconds": {}}
+    writing = threading.Lock()
+
+    def stage(name: str) -> None:
+        begun = time.monotonic()
+        try:
+            found = STAGES[name](devices)
+        except Exception as error:
+            found = {"failed": f"{type(error).__name__}: {error}"}
+        with writing:
+            result[name] = found
+            result["seconds"][name] = round(time.monotonic() - begun, 1)
+            result["seconds"]["all"] = round(time.monotonic() - started, 1)
+            options.json.write_text(json.dumps(document.plain(result), indent=1) + "\n", encoding="utf-8")
+            print(f"{name}: {result['seconds'][name]} s", flush=True)
+
+    with ThreadPoolExecutor(len(STAGES)) as pool:
+        list(pool.map(stage, [name for name in chosen if name not in ALONE]))
+    for name in chosen:
+        if name in ALONE:
+            stage(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

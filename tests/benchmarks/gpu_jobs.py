@@ -1,0 +1,280 @@
+"""What ``gpu.py`` runs in sandboxes."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import comb
+from typing import Any
+
+from repro.workloads import Workload
+
+THREADS = 3
+ROUNDS = 12
+STEPS = 20
+DRAFTER = Workload(
+    heads=32, head_dim=128, queries=4096, keys=14_096, dtype="bfloat16", mask="dflash", reach=2048, device="cuda"
+)
+PRODUCTS = 6
+
+
+def placed(workload: Workload, device: str) -> Workload:
+    return replace(workload, device=device)
+
+
+def lengthened(workload: Workload, keys: int) -> Workload:
+    return replace(workload, keys=keys)
+
+
+def versions() -> dict[str, str]:
+    import torch
+    import triton
+
+    return {"torch": str(torch.__version__), "cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
+
+
+def at_once(bodies: Sequence[Callable[[], Any]]) -> list[str]:
+    """Run them in threads that start together; what each raised, or ``ok``."""
+    said = ["no answer"] * len(bodies)
+    barrier = threading.Barrier(len(bodies))
+
+    def work(number: int) -> None:
+        barrier.wait()
+        try:
+            bodies[number]()
+            said[number] = "ok"
+        except Exception as error:
+            said[number] = f"{type(error).__name__}: {str(error)[:200]}"
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return said
+
+
+def graphs_in_another_thread(device: str) -> list[str]:
+    """``mode="reduce-overhead"``: a thread warms up, records and replays, and ends; another and then this one go on.
+
+    What each came to, against the uncompiled operator.
+    """
+    import gc
+
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    workload = Workload(queries=1024, keys=1024, device=device)
+    mask = create_block_mask(workload.mask_mod(), None, None, 1024, 1024, device=device)
+    graphed = torch.compile(flex_attention, mode="reduce-overhead")
+
+    @torch.no_grad()
+    def replay() -> None:
+        for seed in range(4):
+            tensors = replace(workload, seed=seed).tensors()
+            # The next replay writes over what this one returned.
+            output = graphed(*tensors, block_mask=mask).clone()
+            error = float((output - flex_attention(*tensors, block_mask=mask)).abs().max())
+            if not error < 1e-3:
+                raise ValueError(f"call {seed} is wrong by {error}")
+
+    said = [*at_once([replay]), *at_once([replay])]
+    gc.collect()
+    try:
+        replay()
+    except Exception as error:
+        return [*said, f"{type(error).__name__}: {str(error)[:200]}"]
+    gc.collect()
+    return [*said, "ok"]
+
+
+def _training(devices: Sequence[str], lengths: Sequence[int]) -> Any:
+    from repro import fixes
+    from repro.user_code import UserCode
+
+    workloads = [
+        Workload(queries=length, keys=length, head_dim=64, device=devices[number % len(devices)])
+        for number, length in enumerate(lengths)
+    ]
+    return UserCode(fixes.load(fixes.NONE), workloads, trains=True)
+
+
+def first_steps(devices: Sequence[str]) -> list[str]:
+    """Three first training steps at once."""
+    code = _training(devices, [1024, 2176, 3328])
+    return at_once([code.compiled(f"drafter {number}", number) for number in range(THREADS)])
+
+
+def one_step(device: str) -> dict[str, Any]:
+    """One training step, and what came out of the caches."""
+    from repro.oracles import recompiles, sparsity
+
+    code = _training([device], [1024])
+    started = time.monotonic()
+    code.compiled("drafter")()
+    seconds = time.monotonic() - started
+    call = code.calls[0]
+    assert call.gradients is not None
+    return {
+        "seconds": round(seconds, 2),
+        "forward": sparsity.judge(call.inputs, call.output).sight.value,
+        "backward": sparsity.judge_gradients(call.inputs, call.gradients).sight.value,
+        **{
+            name: recompiles.counted(name)
+            for name in ("graphs from cache", "graphs compiled", "joint graphs from cache")
+        },
+    }
+
+
+def calls(story: Workload) -> dict[str, Any]:
+    """Peak, kernel and time of the story's call, forward and backward, and of the same call with twice the reach."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    from repro.oracles import kernels
+    from repro.oracles.memory import AllocationMeter
+
+    compiled = torch.compile(flex_attention)
+
+    def median_ms(call: Callable[[], Any], times: int = 20) -> float:
+        call()
+        taken = []
+        for _ in range(times):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            taken.append(begin.elapsed_time(end))
+        return statistics.median(taken)
+
+    def peak(call: Callable[[], Any]) -> int | None:
+        with AllocationMeter(story.device) as meter:
+            call()
+            torch.cuda.synchronize()
+        return meter.peak
+
+    def look(workload: Workload, attention: Callable[..., Any]) -> dict[str, Any]:
+        tensors = [tensor.requires_grad_() for tensor in workload.tensors()]
+        mask_mod = workload.mask_mod()
+        sizes = (None, None, workload.queries, workload.keys)
+        mask = create_block_mask(mask_mod, *sizes, device=workload.device)
+        cotangent = torch.ones_like(tensors[0])
+
+        @torch.no_grad()
+        def forward() -> Any:
+            return attention(*tensors, block_mask=mask)
+
+        def step() -> None:
+            for tensor in tensors:
+                tensor.grad = None
+            torch.autograd.backward(attention(*tensors, block_mask=mask), cotangent)
+
+        found: dict[str, Any] = {
+            "sparsity in percent": float(mask.sparsity()),
+            "mask ms": median_ms(lambda: create_block_mask(mask_mod, *sizes, device=workload.device), 5),
+            "all scores in bytes": workload.dense_bound,
+        }
+        for name, call in (("forward", forward), ("step", step)):
+            first = peak(call)
+            found[name] = {"first peak": first, "peak": peak(call), "ms": median_ms(call)}
+            ops = kernels.profile(call)
+            found[name]["kernels"] = kernels.judge(ops, workload).message
+            found[name]["triton"] = sorted({op.name for op in ops if op.name.startswith("triton_")})
+        return found
+
+    short = replace(story, heads=8, queries=4096, keys=8192)
+    return {
+        "story": look(story, compiled),
+        "twice the reach": look(replace(story, reach=2 * (story.reach or 0)), compiled),
+        "all of the context": look(replace(story, reach=None), compiled),
+        "short, compiled": look(short, compiled),
+        "short, uncompiled": look(short, flex_attention),
+        "short, uncompiled, half the reach": look(replace(short, reach=(story.reach or 0) // 2), flex_attention),
+    }
+
+
+def throughput(fixes_measured: Sequence[str], devices: Sequence[str]) -> dict[str, Any]:
+    """Tokens a second of three drafters under each fix, each next to a run without one; all are warm.
+
+    ``warmup`` is then no different from none: its ratio says how far the measurement is off.
+    """
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    from repro import fixes
+    from repro.user_code import mask_then
+
+    workloads = [replace(DRAFTER, device=devices[number % len(devices)]) for number in range(THREADS)]
+    masks = [workload.mask_mod() for workload in workloads]
+    inputs = [[tensor.requires_grad_() for tensor in workload.tensors()] for workload in workloads]
+    weights = [
+        torch.randn(4096, 4096, device=workload.device, dtype=workload.torch_dtype) * 0.01 for workload in workloads
+    ]
+    streams = [torch.cuda.Stream(workload.device) for workload in workloads]
+
+    def drafter(number: int, attention: Callable[..., Any], steps: int) -> None:
+        with torch.cuda.stream(streams[number]):
+            for _ in range(steps):
+                for tensor in inputs[number]:
+                    tensor.grad = None
+                output = attention(*inputs[number], masks[number])
+                hidden = output.transpose(1, 2).reshape(DRAFTER.queries, -1)
+                for _ in range(PRODUCTS):
+                    hidden = hidden @ weights[number]
+                hidden.sum().backward()
+            streams[number].synchronize()
+
+    def tokens_a_second(attention: Callable[..., Any], steps: int = STEPS) -> float:
+        started = time.perf_counter()
+        said = at_once([lambda number=number: drafter(number, attention, steps) for number in range(THREADS)])
+        if set(said) != {"ok"}:
+            raise RuntimeError(f"a drafter failed: {said}")
+        return THREADS * steps * DRAFTER.queries / (time.perf_counter() - started)
+
+    attentions = {}
+    for name in (fixes.NONE, *fixes_measured):
+        fix = fixes.load(name)
+        attentions[name] = fix.guard(mask_then(fix.compile_attention(flex_attention)))
+        for number in range(THREADS):
+            drafter(number, attentions[name], 2)
+        tokens_a_second(attentions[name], 2)
+    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in fixes_measured}
+    for turn in range(ROUNDS):
+        for name in fixes_measured:
+            # None first in one round, the fix first in the next: whoever goes first gains or loses by it.
+            order = (fixes.NONE, name) if turn % 2 == 0 else (name, fixes.NONE)
+            measured = {one: tokens_a_second(attentions[one]) for one in order}
+            pairs[name].append((measured[fixes.NONE], measured[name]))
+    return {
+        "drafter": DRAFTER.to_json(),
+        "steps": STEPS,
+        "fixes": {name: _compared(found) for name, found in pairs.items()},
+    }
+
+
+def _compared(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    ratios = sorted(fixed / bare for bare, fixed in pairs)
+    return {
+        "tokens a second without": statistics.median(bare for bare, _ in pairs),
+        "tokens a second with": statistics.median(fixed for _, fixed in pairs),
+        "ratio": statistics.median(ratios),
+        "from": ratios[0],
+        "to": ratios[-1],
+        "lower 95 % bound of the median": lower_bound(ratios),
+        "pairs": [[round(bare), round(fixed)] for bare, fixed in pairs],
+    }
+
+
+def lower_bound(ordered: Sequence[float]) -> float | None:
+    """The largest of the values that the median is above with 95 %, whatever the distribution (sign test)."""
+    count = len(ordered)
+    bound = None
+    for index in range(count):
+        if sum(comb(count, below) for below in range(index + 1)) / 2**count > 0.05:
+            break
+        bound = ordered[index]
+    return bound
