@@ -280,9 +280,14 @@ def _list(options: argparse.Namespace) -> int:
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
     }
     tables = {
-        f"{kind} of {group}": {name: found[kind][name] for name in module.names(group)}
-        for group in (races.THREADS, races.PROCESSES)
-        for kind, module in (("races", races), ("fixes", fixes))
+        title: {name: found[title.partition(" ")[0]][name] for name in members}
+        for title, members in {
+            "races of threads": races.names(races.THREADS),
+            "races of threads that need a CUDA device": races.names(races.CUDA),
+            "fixes of threads": fixes.names(races.THREADS),
+            "races of processes": races.names(races.PROCESSES),
+            "fixes of processes": fixes.names(races.PROCESSES),
+        }.items()
     }
     console = _console(options)
     for title, entries in tables.items():
@@ -481,9 +486,8 @@ def _left_out(options: argparse.Namespace) -> list[str]:
         once = "" if options.n and options.n > 1 else "each cell ran once, and "
         notes.append(f"quick: {once}no race that stayed away was searched for")
     if options.races:
-        notes.append(
-            f"left out: {len(set(races.names_on(CPU)) - set(options.races))} of {len(races.names_on(CPU))} races"
-        )
+        here = races.names_on(CPU)
+        notes.append(f"left out: {len(set(here) - set(options.races))} of {len(here)} races")
     if options.fixes:
         notes.append("left out: all fixes but the named ones, and the control group")
     return notes

@@ -38,7 +38,7 @@ from repro.laboratory import Laboratory
 from repro.outcome import Outcome, Sight, portably
 from repro.report import document
 from repro.sandbox import Ended, Sandbox
-from repro.verdict import Cell, matrix, standing
+from repro.verdict import matrix, standing
 from repro.workloads import STORY
 
 BOUND = 150.0
@@ -69,12 +69,12 @@ def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
         cells = list(matrix(laboratory, races.names_on(devices), fixes.names(), controls=True, devices=devices))
     table: dict[str, dict[str, str]] = {}
     for cell in cells:
-        table.setdefault(cell.race, {})[cell.fix] = _word(cell)
+        table.setdefault(cell.race, {})[cell.fix] = str(cell.observation.outcome.kind)
     odd = [
         {
             "race": cell.race,
             "fix": cell.fix,
-            "outcome": _word(cell),
+            "outcome": str(cell.observation.outcome.kind),
             "reason": cell.reason,
             "schedule": cell.observation.schedule,
         }
@@ -82,11 +82,6 @@ def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
         if not cell.as_expected
     ]
     return {"table": table, "standing": standing(cells).value, "not as expected": odd}
-
-
-def _word(cell: Cell) -> str:
-    applies = cell.verdict.value != "NOT APPLICABLE"
-    return str(cell.observation.outcome.kind) if applies else "-"
 
 
 def story(devices: Devices) -> dict[str, Any]:
