@@ -258,3 +258,18 @@ def test_standard_output_that_is_full(arguments):
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "repro: [Errno 28] No space left on device"
     assert "Traceback" not in done.stderr
+
+
+# ---- devices -----------------------------------------------------------------------------------------------------
+
+
+def test_a_device_that_is_none():
+    assert refused("run", RACE, "--device", "gpu") == "no such device: 'gpu'; give cpu, cuda or cuda:N"
+
+
+def test_a_device_that_is_not_there():
+    assert refused("run", RACE, "--device", "cuda:99").startswith("no device cuda:99: torch ")
+
+
+def test_a_race_on_cuda_alone_needs_a_device():
+    assert refused("run", "first-backward") == "first-backward is a race on CUDA alone: give --device cuda"

@@ -172,4 +172,5 @@ def run_alone(file: str) -> None:
     """What a race file does when it is run by itself: ``python -m repro run`` of that race."""
     from repro.cli import main
 
-    raise SystemExit(main(["run", Path(file).stem.replace("_", "-")]))
+    name = Path(file).stem.replace("_", "-")
+    raise SystemExit(main(["run", name, *(["--device", "cuda"] if cuda_only(name) else [])]))

@@ -1,6 +1,6 @@
 """A compiled call fails while autograd's thread compiles the backward of another thread, on CUDA.
 
-Run it:  python -m repro run backward-bystander --device cuda
+Run it:  python -m repro.races.backward_bystander
 
 The first backward of a new shape compiles after its forward, in a thread that nobody started. It traces with FX, and
 that is marked for the whole process: a compiled call of anybody else is refused, be it warm or not. No lock around

@@ -1,6 +1,6 @@
 """Two training steps at once, each with its first compile: the process stops for good, on CUDA.
 
-Run it:  python -m repro run first-backward --device cuda
+Run it:  python -m repro.races.first_backward
 
 The backward of a compiled function is compiled when it is first asked for, on CUDA in the one thread that autograd
 has for the device. That thread wants the compile lock. Whoever has it compiles flex_attention forward for training,

@@ -1,6 +1,6 @@
 """The two training steps of first_backward where the fix is around the whole step, its backward too.
 
-Run it:  python -m repro run first-backward-step --device cuda
+Run it:  python -m repro.races.first_backward_step
 
 Without a fix they stop for good all the same. One lock around the step holds, and costs what it says: forward and
 backward of all threads run one after another. With activation checkpointing not even that: see recompute_locked_out.

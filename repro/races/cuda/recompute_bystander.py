@@ -1,6 +1,6 @@
 """A checkpointed training step fails in its backward while another of the user's threads is inside an FX trace.
 
-Run it:  python -m repro run recompute-bystander --device cuda
+Run it:  python -m repro.races.recompute_bystander
 
 Activation checkpointing calls the compiled attention once more during backward, on CUDA in autograd's thread. Warm
 or not, that call asks whether somebody traces, and is refused for the trace of a third thread. It is

@@ -1,6 +1,6 @@
 """A checkpointed step runs dense in its backward: autograd's thread does not see the limit that the program raised.
 
-Run it:  python -m repro run recompute-lost-config --device cuda
+Run it:  python -m repro.races.recompute_lost_config
 
 lost_config at a place where no ``copy_context().run`` can be put: on CUDA the second forward of activation
 checkpointing runs in autograd's thread, which never had the program's context variables. Its compile is the one too
