@@ -20,9 +20,12 @@ WARM = "repro.warm:torch_and_one_compile"
 
 
 class Laboratory:
-    """A context manager with ``lanes`` warm sandboxes. Raises :class:`repro.preflight.NotReady`."""
+    """A context manager with ``lanes`` warm sandboxes. Raises :class:`repro.preflight.NotReady`.
 
-    def __init__(self, *, lanes: int = 1, bound: float = BOUND) -> None:
+    ``warm`` is what each does once, see :class:`repro.sandbox.Sandbox`.
+    """
+
+    def __init__(self, *, lanes: int = 1, bound: float = BOUND, warm: str = WARM) -> None:
         self.torch, self.cache = preflight.check()
         self.lanes = lanes
         self._bound = bound
@@ -41,7 +44,7 @@ class Laboratory:
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         }
-        self._sandboxes = [Sandbox(warm=WARM, env=environment) for _ in range(lanes)]
+        self._sandboxes = [Sandbox(warm=warm, env=environment) for _ in range(lanes)]
         self._free: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:
             self._free.put(sandbox)
