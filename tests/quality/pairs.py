@@ -14,8 +14,8 @@ Of each pair are run
   seen: each API is first run alone, and a bystander looks at the state of the process at each of its seams.
 
 A pair fails by what neither order of the two, one after the other, shows: state that dynamo.reset() itself changes is
-no race. Of each distinct failure the file has the smallest schedule, how many of five replays fail the same way, and
-the race of the catalogue that it belongs to; ``null`` where none is known.
+no race. Of each distinct failure the file has the smallest schedule, how many of five replays fail the same way, the
+races that its signs belong to, and the signs that belong to none (``unexplained``).
 
 What was made cheaper, and what that leaves out:
 
@@ -36,6 +36,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections import Counter
@@ -59,6 +60,31 @@ SEED = 0
 PCT_RUNS = 142
 REPLAYS = 5
 HERE = Path(__file__).stem
+
+
+# What a failure shows, and the race that it is a sign of. The first pattern that fits counts; one failure may have
+# signs of several races, where their windows overlap.
+SIGNS = {
+    r"error .*: NameError .*": "patcher-bystander",
+    r"error .*: KeyError in torch/fx/traceback.py:annotate": "mask-metadata-error",
+    r"error .* in torch/fx/_symbolic_trace.py:_new_patcher": "patches-left",
+    r"error .* in torch/_higher_order_ops/utils.py:wrapped": "make-fx-tracer",
+    r"error .* in torch/export/_trace.py:_get_module_call_graph": "export-hierarchy",
+    r"error .* in torch/_ops.py:_pop_mode_from_pre_dispatch": "export-modes",
+    r"error .* in torch/utils/_python_dispatch.py:_unset_infra_mode": "export-modes",
+    r"error .*: RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-bystander",
+    r"lone call RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-flag-leak",
+    r"left torch.fx._symbolic_trace._is_fx_tracing_flag": "tracing-flag-leak",
+    r"left torch.fx._symbolic_trace.(CURRENT_PATCHER|_assert_is_none)": "patches-left",
+    r"left torch.nn.Module.__(call|getattr)__": "patches-left",
+    # Replaced by the same trace: a function that is wrapped wherever it is used.
+    r"left torch._dynamo.utils.dict_keys_getitem": "patches-left",
+    r"left torch.fx.traceback.(current_meta|should_preserve_node_meta)": "mask-metadata-left",
+    r"left torch.fx.experimental.proxy_tensor._CURRENT_MAKE_FX_TRACER": "make-fx-tracer",
+    r"left torch.compiler._is_(compiling|exporting)_flag": "is-compiling-left",
+    r"left torch._dynamo.eval_frame._stance": "stance-left",
+    r"dense .*stance.*": "stance-leak",
+}
 
 
 class WrongResult(AssertionError):
@@ -387,10 +413,10 @@ def signature(observation: Observation, serial: set[str]) -> dict[str, Any]:
     def brief(error: dict[str, Any]) -> str:
         return f"{error['type']} in {error['frame']}"
 
-    errors = {name.removesuffix("-2"): brief(error) for name, error in details.get("errors", {}).items()}
+    errors = [f"{name.removesuffix('-2')}: {brief(error)}" for name, error in details.get("errors", {}).items()]
     made: dict[str, Any] = {"outcome": str(observation.outcome.kind)}
     if errors:
-        made["errors"] = dict(sorted(errors.items()))
+        made["errors"] = sorted(errors)
     if "lone call" in details:
         made["lone call"] = brief(details["lone call"])
     if "signal" in details:
@@ -398,6 +424,34 @@ def signature(observation: Observation, serial: set[str]) -> dict[str, Any]:
     if names := sorted(left(observation) - serial):
         made["left"] = names
     return made
+
+
+def signs(pair: Pair, signature: dict[str, Any]) -> list[str]:
+    """The signs of a failure, one by one."""
+    found = [f"error {error}" for error in signature.get("errors", ())]
+    found += [f"lone call {signature['lone call']}"] if "lone call" in signature else []
+    found += [f"left {name}" for name in signature.get("left", ())]
+    return (
+        found
+        if signature["outcome"] in (Kind.ERROR, Kind.POISONED)
+        else [
+            f"{signature['outcome']} {'+'.join(pair)} {signature.get('signal', '')}".strip(),
+            *found,
+        ]
+    )
+
+
+def explain(pair: Pair, failure: dict[str, Any]) -> dict[str, Any]:
+    """``failure`` with the races that it shows, and what none of them explains."""
+    known: set[str] = set()
+    unexplained = []
+    for sign in signs(pair, failure):
+        race = next((race for pattern, race in SIGNS.items() if re.fullmatch(pattern, sign)), None)
+        if race is None:
+            unexplained.append(sign)
+        else:
+            known.add(race)
+    return {**failure, "races": sorted(known), "unexplained": unexplained}
 
 
 def left(observation: Observation) -> set[str]:
@@ -558,6 +612,9 @@ def load(file: Path) -> dict[str, Any] | None:
 def save(file: Path, data: dict[str, Any]) -> None:
     order = {"+".join(pair): number for number, pair in enumerate(PAIRS)}
     data["pairs"] = dict(sorted(data["pairs"].items(), key=lambda item: order[item[0]]))
+    for name, entry in data["pairs"].items():
+        one, other = name.split("+")
+        entry["failures"] = [explain((one, other), failure) for failure in entry["failures"]]
     new = file.with_suffix(".new")
     new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     os.replace(new, file)
@@ -597,6 +654,8 @@ def main() -> int:
                 if ended.outcome.kind is not Kind.OK:
                     raise SystemExit(f"{ended.outcome}\n{ended.output}")
                 data["writes"][api] = ended.value
+        # What is explained now was perhaps not when it was found.
+        save(arguments.file, data)
         for pair in pairs:
             if done(pair):
                 continue
