@@ -24,13 +24,17 @@ WARM_FOR_CUDA = "repro.warm:torch_imported"
 class Laboratory:
     """A context manager with ``lanes`` warm sandboxes, for experiments on ``devices``.
 
-    Raises :class:`repro.preflight.NotReady`.
+    ``warm`` is what each does once, see :class:`repro.sandbox.Sandbox`; by default what the devices allow. Raises
+    :class:`repro.preflight.NotReady`.
     """
 
-    def __init__(self, *, lanes: int = 1, bound: float = BOUND, devices: Sequence[str] = ("cpu",)) -> None:
+    def __init__(
+        self, *, lanes: int = 1, bound: float = BOUND, devices: Sequence[str] = ("cpu",), warm: str | None = None
+    ) -> None:
         self.torch, self.cache = preflight.check()
         preflight.check_devices(devices)
         cuda = any(device.startswith("cuda") for device in devices)
+        warm = warm or (WARM_FOR_CUDA if cuda else WARM)
         self.lanes = lanes
         self._bound = bound
         # Inductor keeps precompiled headers below the temporary directory, each some seconds of work: that must
@@ -60,7 +64,7 @@ class Laboratory:
             caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": graphs, "TORCHINDUCTOR_AUTOGRAD_CACHE": graphs}
             self._free[group] = SimpleQueue()
             for _ in range(lanes):
-                sandbox = Sandbox(warm=WARM_FOR_CUDA if cuda else WARM, env={**environment, **caches})
+                sandbox = Sandbox(warm=warm, env={**environment, **caches})
                 self._sandboxes.append(sandbox)
                 self._free[group].put(sandbox)
 

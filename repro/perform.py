@@ -25,13 +25,17 @@ THIRD = "third"
 
 def perform(experiment: Experiment) -> Observation:
     """Run it. Only ever call this in a process that can be thrown away."""
-    race = races.load(experiment.race)
+    return perform_race(races.load(experiment.race), experiment)
+
+
+def perform_race(race: races.Race, experiment: Experiment) -> Observation:
+    """As :func:`perform`, for a race that need not be in the catalogue."""
     if experiment.processes:
         return _in_processes(experiment, race)
     scene = Scene(experiment, race)
     strategy = experiment.strategy or Replay(race.recorded())
     try:
-        with Seams(seams(extra=race.seams), code=scene.code_under_test()) as standing:
+        with _standing(race, scene) as standing:
             context = experiment.context or race.context
             scheduler = Scheduler(strategy, context=context, pause=memory.pause, resume=memory.resume)
             run = scheduler.run(scene.bodies)
@@ -58,6 +62,11 @@ def seams(kind: str = "seam", *, extra: Collection[str] = ()) -> list[Seam]:
         for entry in entries(kind, torch.__version__)
         if not entry.get("extra") or entry["name"] in extra
     ]
+
+
+def _standing(race: races.Race, scene: Scene) -> Seams:
+    # Dynamo reads through a seam that stands in what it compiles: a graph break there would be of our making.
+    return Seams(seams(extra=race.seams), code=scene.code_under_test(), unseen=torch.compiler.is_dynamo_compiling)
 
 
 class Scene:
@@ -213,7 +222,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
         # The third must compile for itself, or it would have no window.
         scene = Scene(experiment, replace(race, warm=race.warm and name != THIRD))
         part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
-        with Seams(seams(extra=race.seams), code=scene.code_under_test()):
+        with _standing(race, scene):
             raised = drive(part)
         outcome, findings, _ = scene.judge({} if raised is None else {name: raised})
         return outcome, findings

@@ -53,12 +53,17 @@ class Seam:
 class Seams:
     """A context manager: while it lasts, the seams stand and the locks of ``code`` are modelled.
 
+    ``unseen`` says that the code around a seam is not run but read, as by a compiler; there is nobody to hand over.
+
     ``lost`` names optional seams that this release does not have; a required one raises :class:`LostSeam`.
     ``standing`` names all others, and the modelled locks.
     """
 
-    def __init__(self, seams: Iterable[Seam], *, code: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, seams: Iterable[Seam], *, code: Iterable[Any] = (), unseen: Callable[[], bool] | None = None
+    ) -> None:
         self._seams = list(seams)
+        self._unseen = unseen
         self._code = list(code)
         self._patches = Patches()
         self._callers: dict[str, _Inside] = {}
@@ -145,8 +150,11 @@ class Seams:
 
     def _visitor(self, seam: Seam) -> Callable[[], None]:
         inside = self._inside(seam.within) if seam.within else None
+        unseen = self._unseen
 
         def visit() -> None:
+            if unseen is not None and unseen():
+                return
             if inside is None or inside.depth:
                 self.visits[seam.name] += 1
                 point(seam.name)

@@ -173,4 +173,4 @@ def run_alone(file: str) -> None:
     from repro.cli import main
 
     name = Path(file).stem.replace("_", "-")
-    raise SystemExit(main(["run", name, *(["--device", "cuda"] if cuda_only(name) else [])]))
+    raise SystemExit(main(["run", name, *(["--device", "cuda"] if group(name) == CUDA else [])]))

@@ -192,3 +192,12 @@ def test_a_function_that_raises_has_no_after():
         ran = Scheduler(Replay(Schedule())).run({"a": body})
     assert not ran.errors
     assert standing.visits == {}
+
+
+def test_a_seam_in_code_that_is_read_and_not_run_hands_nothing_over():
+    read = [True, False]
+    with Seams([seam("plain", "before")], unseen=lambda: read.pop(0)) as standing:
+        ran = Scheduler(Replay(Schedule())).run({"a": lambda: [subject.plain(), subject.plain()]})
+    assert not ran.errors
+    assert standing.visits == {"here": 1}
+    assert [step.seam for step in ran.steps] == ["start", "here", "end"]
