@@ -31,6 +31,15 @@ def test_a_race_unlike_any_gets_all_names():
     assert refused("run", "???") == f"no race is called '???'; there are: {', '.join(races.names())}"
 
 
+def test_a_race_is_refused_on_devices_that_do_not_have_it():
+    assert refused("run", "first-backward") == "first-backward is a race on CUDA alone: give --device cuda"
+    assert refused("run", "cold-start", "--device", "cuda") == (
+        "cold-start is a race of processes, on the CPU alone: leave --device out"
+    )
+    assert refused("matrix", "--race", "first-backward").endswith("give --device cuda")
+    assert refused("gate", "--race", "first-backward").endswith("give --device cuda")
+
+
 def test_an_unknown_fix_gets_the_nearest_names():
     assert refused("run", RACE, "--fix", "locks") == "no fix is called 'locks'; did you mean lock?"
     assert "did you mean warmup" in refused("matrix", "--fix", "warm-up")

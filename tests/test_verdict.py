@@ -173,11 +173,3 @@ def test_each_race_is_judged_by_its_own_run_without_a_fix():
         ("tracing-bystander", "lock", Verdict.HOLDS),
     ]
     assert cells[2].expected == Expected(Kind.ERROR, "https://github.com/pytorch/pytorch/issues/126024")
-
-
-def test_a_race_on_cuda_alone_says_nothing_on_the_cpu():
-    cells = list(matrix(Written(), ["first-backward"], ["lock"], controls=True))
-    assert {cell.verdict for cell in cells} == {Verdict.NOT_APPLICABLE}
-    assert all(cell.as_expected for cell in cells)
-    assert standing(cells) is Standing.INCONCLUSIVE
-    assert standing([*cells, made()]) is Standing.AS_EXPECTED
