@@ -13,6 +13,7 @@ from typing import Any
 from repro import preflight, races
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
+from repro.outcome import Kind
 from repro.sandbox import Ended, Sandbox
 
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
@@ -91,7 +92,11 @@ class Laboratory:
             return replace(ended.value, output=ended.output)
         # Nobody is left to say what schedule was followed: note what was asked for, so that it can be replayed.
         asked = self.run("repro.perform:asked", experiment, timeout=self._bound).value or Observation.schedule
-        return Observation(ended.outcome, schedule=asked, output=ended.output)
+        outcome = ended.outcome
+        if outcome.kind is Kind.ERROR:
+            # What threads raise is in an observation; this was raised around them, and says nothing about the race.
+            outcome = replace(outcome, kind=Kind.INCONCLUSIVE, reason=f"the run could not be made: {outcome.reason}")
+        return Observation(outcome, schedule=asked, output=ended.output)
 
     def run(self, job: str, *arguments: Any, timeout: float, group: str = races.THREADS) -> Ended:
         """Run any job in a free sandbox for races of ``group``; see :meth:`repro.sandbox.Sandbox.run`."""

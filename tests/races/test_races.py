@@ -59,6 +59,13 @@ def test_what_a_release_shows_without_a_fix_is_graded_so_by_the_race(laboratory:
             assert graded[race][str(known.outcome)] == right, (race, torch)
 
 
+def test_what_fails_around_the_threads_is_no_race(laboratory: Laboratory) -> None:
+    run = laboratory.perform(Experiment(race="first-call", context="nonsense"))
+
+    assert run.outcome.kind is Kind.INCONCLUSIVE
+    assert run.outcome.reason.startswith("the run could not be made: ValueError: context must be")
+
+
 def test_the_leak_is_shown_twenty_times_of_twenty(laboratory: Laboratory) -> None:
     known = expected("tracing-flag-leak", NONE, laboratory.torch)
     runs = list(laboratory.perform_all([Experiment(race="tracing-flag-leak")] * 20))
