@@ -54,13 +54,13 @@ def error_outcome(error: BaseException) -> Outcome:
     ``file.py:function``; empty for an exception that was never raised.
     """
     # A compiler's message quotes the user's stack.
-    kind, message = type(error).__qualname__, _portably(str(error))
+    kind, message = type(error).__qualname__, portably(str(error))
     summary = message.strip().partition("\n")[0]
     details = {
         "type": kind,
         "message": message,
         "frame": _frame(error),
-        "traceback": _portably("".join(traceback.format_exception(type(error), error, error.__traceback__))),
+        "traceback": portably("".join(traceback.format_exception(type(error), error, error.__traceback__))),
     }
     return Outcome(Kind.ERROR, f"{kind}: {summary}" if summary else kind, details)
 
@@ -68,7 +68,8 @@ def error_outcome(error: BaseException) -> Outcome:
 _FILE = re.compile(r'File "([^"]+)"')
 
 
-def _portably(text: str) -> str:
+def portably(text: str) -> str:
+    """``text``, a traceback or the like, with the names of files as they are on any machine."""
     return _FILE.sub(lambda file: f'File "{_portable(file[1])}"', text)
 
 
