@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from repro.outcome import Kind, Outcome, error_outcome
+from repro.outcome import Kind, Outcome, error_outcome, portably
 
 # warming up imports and compiles; a machine that needs longer than this is stuck
 WARM_SECONDS = 600.0
@@ -251,7 +251,7 @@ def _crash(code: int, traces: str) -> Outcome:
         reason, details = f"killed by {name}", {"signal": -code, "name": name}
     else:
         reason, details = f"ended before its result was complete, exit code {code}", {"exit_code": code}
-    return Outcome(Kind.CRASH, reason, {**details, "stacks": traces} if traces else details)
+    return Outcome(Kind.CRASH, reason, {**details, "stacks": portably(traces)} if traces else details)
 
 
 def _kill_everything_below() -> None:

@@ -69,7 +69,7 @@ _FILE = re.compile(r'File "([^"]+)"')
 
 
 def portably(text: str) -> str:
-    """A traceback with its files named as they are on any machine."""
+    """``text``, a traceback or the like, with the names of files as they are on any machine."""
     return _FILE.sub(lambda file: f'File "{_portable(file[1])}"', text)
 
 

@@ -49,6 +49,16 @@ class _Function:
         return f"<function {self._function.__module__}.{self._function.__qualname__}>"
 
 
+@dataclass(frozen=True)
+class _Path:
+    """A path of this machine. Its name says nothing elsewhere; that it is gone does."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return "<path>" if os.path.exists(self.name) else "<path that is gone>"
+
+
 def snapshot() -> Snapshot:
     """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``,
     and torch's variables of the environment.
@@ -103,7 +113,7 @@ def _values() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{key}", _plain(value)
     for key, value in os.environ.items():
         if key.startswith(("TORCH", "TRITON")):
-            yield f"os.environ.{key}", value
+            yield f"os.environ.{key}", _Path(value) if os.path.isabs(value) else value
     for method in ("__call__", "__getattr__"):
         yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
 

@@ -23,6 +23,9 @@ EMPTIED = {
     "dynamic": ("torch.compile(flex_attention, dynamic=True)", "torch.compile(flex_attention)"),
     "suppress": ("config.error_on_nested_fx_trace = False", "config.error_on_nested_fx_trace = True"),
     "wrapper": ("torch.compile(attend)", "torch.compile(flex_attention)"),
+    "fullgraph": ("torch.compile(flex_attention, fullgraph=True)", "torch.compile(flex_attention)"),
+    "own_code": ("function.__code__.replace()", "function.__code__"),
+    "context": ("contextvars.copy_context()", "contextvars.Context()"),
 }
 LENGTHS = ((384, 768), (500, 900), (400, 1000))
 
@@ -45,9 +48,18 @@ def test_every_fix_is_emptied_here() -> None:
     assert sorted(EMPTIED) == names(THREADS)
 
 
-@pytest.mark.parametrize("fix", ["lock", "warmup", "suppress"])
-def test_the_same_schedule_ends_as_without_a_fix(fix: str, tmp_path: Path, laboratory: Laboratory) -> None:
-    race = "tracing-flag-leak"
+@pytest.mark.parametrize(
+    ("fix", "race"),
+    [
+        ("lock", "tracing-flag-leak"),
+        ("warmup", "tracing-flag-leak"),
+        ("suppress", "tracing-flag-leak"),
+        ("fullgraph", "dense-after-error"),
+        ("own_code", "dense-after-error"),
+        ("context", "lost-config"),
+    ],
+)
+def test_the_same_schedule_ends_as_without_a_fix(fix: str, race: str, tmp_path: Path, laboratory: Laboratory) -> None:
     bare, fixed = kind(laboratory, race, NONE), kind(laboratory, race, fix)
     if bare == "ok":
         pytest.skip(f"torch {laboratory.torch} does not have this race, so no fix can be told from none by it")

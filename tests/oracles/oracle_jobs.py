@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -235,6 +236,10 @@ def config() -> None:
     torch._dynamo.config.suppress_errors = True
 
 
+def environment() -> None:
+    os.environ["TORCH_LOGS_OUT"] = "/nowhere"
+
+
 def patched_module_call() -> None:
     original = torch.nn.Module.__call__
 
@@ -243,6 +248,15 @@ def patched_module_call() -> None:
 
     patched.__qualname__, patched.__module__ = original.__qualname__, original.__module__
     torch.nn.Module.__call__ = patched  # type: ignore[method-assign]
+
+
+def graphs_of_a_whole_graph() -> tuple[int | None, int | None]:
+    """Graphs counted before and after one compile with ``fullgraph=True``."""
+    workload = Workload()
+    before = recompiles.compiled_graphs()
+    attention = torch.compile(flex_attention, fullgraph=True, backend="eager")
+    in_a_thread(partial(call, attention, workload.tensors(), block_mask_of(workload)))
+    return before, recompiles.compiled_graphs()
 
 
 def frames_of(lengths: list[int]) -> int | None:

@@ -18,6 +18,11 @@ def test_a_new_static_shape_is_a_frame(laboratory: Laboratory, lengths: list[int
     assert recompiles.judge(compiled, frames - 1).sight is Sight.FAIL
 
 
+def test_a_whole_graph_is_counted_as_a_graph(laboratory: Laboratory) -> None:
+    before, after = run(laboratory, "graphs_of_a_whole_graph")
+    assert after - before == 1
+
+
 def test_a_compile_that_was_not_counted_is_blind() -> None:
     assert recompiles.judge(0, 1, at_least=1).sight is Sight.BLIND
     assert recompiles.judge(0, 0).sight is Sight.PASS

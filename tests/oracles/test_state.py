@@ -27,6 +27,7 @@ def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> No
         ("overlapping_annotations", "torch.fx.traceback.current_meta", ">=2.13"),
         ("config", "torch._dynamo.config.suppress_errors", ">=2.9"),
         ("patched_module_call", "torch.nn.Module.__call__", ">=2.9"),
+        ("environment", "os.environ.TORCH_LOGS_OUT", ">=2.9"),
     ],
 )
 def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str, releases: str) -> None:
