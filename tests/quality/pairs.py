@@ -72,6 +72,10 @@ SIGNS = {
     r"error .* in torch/export/_trace.py:_get_module_call_graph": "export-hierarchy",
     r"error .* in torch/_ops.py:_pop_mode_from_pre_dispatch": "export-modes",
     r"error .* in torch/utils/_python_dispatch.py:_unset_infra_mode": "export-modes",
+    r"error export: RuntimeError in torch/export/_trace.py:_export_for_training": "export-modes",
+    # The export stumbles over the other thread's call in its graph, or the call over the export's tracer.
+    r"error export: .*:(_graph_output_names|detect_fake_mode|check_arg|lint)": "export-bystander",
+    r"error uncompiled: AttributeError in torch/fx/_symbolic_trace.py:get_fresh_qualname": "export-bystander",
     r"error .*: RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-bystander",
     r"lone call RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-flag-leak",
     r"left torch.fx._symbolic_trace._is_fx_tracing_flag": "tracing-flag-leak",
@@ -80,7 +84,7 @@ SIGNS = {
     # Replaced by the same trace: a function that is wrapped wherever it is used.
     r"left torch._dynamo.utils.dict_keys_getitem": "patches-left",
     r"left torch.fx.traceback.(current_meta|should_preserve_node_meta)": "mask-metadata-left",
-    r"left torch.fx.experimental.proxy_tensor._CURRENT_MAKE_FX_TRACER": "make-fx-tracer",
+    r"left torch.fx.experimental.proxy_tensor._CURRENT_MAKE_FX_TRACER": "make-fx-tracer-left",
     r"left torch.compiler._is_(compiling|exporting)_flag": "is-compiling-left",
     r"left torch._dynamo.eval_frame._stance": "stance-left",
     r"dense .*stance.*": "stance-leak",
