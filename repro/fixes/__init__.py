@@ -100,7 +100,8 @@ def names(group: str | None = None) -> list[str]:
     """
     # Threads on a device are threads.
     folders = _FOLDERS.values() if group is None else [_FOLDERS.get(group, FOLDER)]
-    return sorted(path.stem for folder in folders for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    files = {path.stem for folder in folders for path in folder.glob("*.py")}
+    return sorted(stem.replace("_", "-") for stem in files if not stem.startswith("_"))
 
 
 def suits(name: str, group: str) -> bool:
@@ -115,7 +116,8 @@ def summary(name: str) -> str:
 
 
 def _path(name: str) -> Path:
-    return next(folder / f"{name}.py" for folder in _FOLDERS.values() if (folder / f"{name}.py").is_file())
+    file = f"{name.replace('-', '_')}.py"
+    return next(folder / file for folder in _FOLDERS.values() if (folder / file).is_file())
 
 
 def load(name: str) -> Fix:
@@ -129,7 +131,7 @@ def load(name: str) -> Fix:
     if name.endswith(".py"):
         return _from_file(Path(name))
     package = __name__ if _path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
-    return Fix(name, importlib.import_module(f"{package}.{name}"))
+    return Fix(name, importlib.import_module(f"{package}.{_path(name).stem}"))
 
 
 def check(name: str, group: str | None = None) -> None:

@@ -24,7 +24,7 @@ EMPTIED = {
     "suppress": ("config.error_on_nested_fx_trace = False", "config.error_on_nested_fx_trace = True"),
     "wrapper": ("torch.compile(attend)", "torch.compile(flex_attention)"),
     "fullgraph": ("torch.compile(flex_attention, fullgraph=True)", "torch.compile(flex_attention)"),
-    "own_code": ("function.__code__.replace()", "function.__code__"),
+    "own-code": ("function.__code__.replace()", "function.__code__"),
     "context": ("contextvars.copy_context()", "contextvars.Context()"),
 }
 LENGTHS = ((384, 768), (500, 900), (400, 1000))
@@ -55,7 +55,7 @@ def test_every_fix_is_emptied_here() -> None:
         ("warmup", "tracing-flag-leak"),
         ("suppress", "tracing-flag-leak"),
         ("fullgraph", "dense-after-error"),
-        ("own_code", "dense-after-error"),
+        ("own-code", "dense-after-error"),
         ("context", "lost-config"),
     ],
 )

@@ -13,9 +13,9 @@ from repro.outcome import Kind
 
 # Of each fix: the line that does it, what it is emptied to, and the race that it is shown by.
 EMPTIED = {
-    "own_directory": ('os.environ["TORCHINDUCTOR_CACHE_DIR"] = ', "_ = ", "cache-wiped-writing"),
-    "file_lock": ("fcntl.flock(file, fcntl.LOCK_EX)", "pass", "cache-wiped-in-turn"),
-    "warm_fork": ("attention(*example)", "pass", "cache-cut-library"),
+    "own-directory": ('os.environ["TORCHINDUCTOR_CACHE_DIR"] = ', "_ = ", "cache-wiped-writing"),
+    "file-lock": ("fcntl.flock(file, fcntl.LOCK_EX)", "pass", "cache-wiped-in-turn"),
+    "warm-fork": ("attention(*example)", "pass", "cache-cut-library"),
 }
 
 
@@ -36,5 +36,5 @@ def test_the_same_schedule_ends_as_without_a_fix(fix: str, tmp_path: Path, labor
 
 
 def test_a_fix_for_threads_is_none_for_processes() -> None:
-    with pytest.raises(UnknownFix, match="lock is no fix for races of processes; those are: file_lock"):
+    with pytest.raises(UnknownFix, match="lock is no fix for races of processes; those are: file-lock"):
         check("lock", PROCESSES)

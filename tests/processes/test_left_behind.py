@@ -22,9 +22,9 @@ def inventory(laboratory: Laboratory) -> tuple[set[Path], set[psutil.Process]]:
     ("race", "fix", "kind"),
     [
         # Killed while it holds the lock file of the fix, with its temporary file in the cache.
-        ("writer-killed", "file_lock", Kind.OK),
-        ("writer-killed", "own_directory", Kind.OK),
-        ("fork-while-compiling", "file_lock", Kind.HANG),
+        ("writer-killed", "file-lock", Kind.OK),
+        ("writer-killed", "own-directory", Kind.OK),
+        ("fork-while-compiling", "file-lock", Kind.HANG),
     ],
 )
 def test_nothing_is_left_of_a_process_that_hangs_or_is_killed(

@@ -78,7 +78,7 @@ def test_races_of_processes_have_a_table_of_their_own_and_a_dash_where_a_fix_was
     cells = [
         made(NONE, Kind.OK, Kind.OK),
         made(NONE, Kind.ERROR, Kind.ERROR, race="cold-start"),
-        made("file_lock", Kind.OK, Kind.OK, race="cold-start"),
+        made("file-lock", Kind.OK, Kind.OK, race="cold-start"),
         made(NONE, Kind.OK, Kind.OK, race="disk-full"),
     ]
     text = printed(terminal.matrix, cells, "2.13.0")
@@ -86,7 +86,7 @@ def test_races_of_processes_have_a_table_of_their_own_and_a_dash_where_a_fix_was
 
     assert rows(first) == [["race", "no fix"], ["a-race", "clean"]]
     assert rows(second) == [
-        ["race", "no fix", "file_lock"],
+        ["race", "no fix", "file-lock"],
         ["cold-start", "error", "holds"],
         ["disk-full", "clean", "-"],
     ]
