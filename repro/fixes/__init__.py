@@ -111,11 +111,12 @@ def suits(name: str, group: str) -> bool:
 
 def summary(name: str) -> str:
     """The first line of a fix's docstring, without importing it."""
-    text = ast.get_docstring(ast.parse(_path(name).read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(ast.parse(path(name).read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
 
 
-def _path(name: str) -> Path:
+def path(name: str) -> Path:
+    """The file of the fix called ``name``."""
     file = f"{name.replace('-', '_')}.py"
     return next(folder / file for folder in _FOLDERS.values() if (folder / file).is_file())
 
@@ -130,8 +131,8 @@ def load(name: str) -> Fix:
         return Fix(NONE, None)
     if name.endswith(".py"):
         return _from_file(Path(name))
-    package = __name__ if _path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
-    return Fix(name, importlib.import_module(f"{package}.{_path(name).stem}"))
+    package = __name__ if path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
+    return Fix(name, importlib.import_module(f"{package}.{path(name).stem}"))
 
 
 def check(name: str, group: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """Give each thread its own tracing mark and mask note, inside torch: what a compile shares without need.
 
-Import this before anything is compiled. It mends torch for the whole process, so it holds against libraries that take
-no lock, and it makes nobody wait. Two things are changed, each only on releases that need it:
+Call ``mend()`` once, before any thread starts. It mends torch for the whole process, so it holds against libraries
+that take no lock, and it makes nobody wait. Two things are changed, each only on releases that need it:
 
 * the mark "somebody traces" belongs to the thread that traces, as from 2.14 on (up to 2.13 it is one for all);
 * ``create_block_mask`` says nothing to FX traces outside a compile (from 2.13 on it writes into metadata that all
@@ -14,6 +14,7 @@ What ``symbolic_trace`` replaces in ``nn.Module``, a stance, and ``is_compiling(
 import functools
 import threading
 import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -84,7 +85,12 @@ def masks_without_a_note() -> None:
     flex._dense_to_ordered = dense_to_ordered
 
 
-if "_is_fx_tracing_flag" in vars(tracing):
-    mark_per_thread()
-if "annotate" in flex._dense_to_ordered.__code__.co_names:
-    masks_without_a_note()
+def before_threads(attention: Callable[..., Any], examples: Iterable[tuple[Any, ...]]) -> None:
+    mend()
+
+
+def mend() -> None:
+    if "_is_fx_tracing_flag" in vars(tracing):
+        mark_per_thread()
+    if "annotate" in flex._dense_to_ordered.__code__.co_names:
+        masks_without_a_note()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.experiment import Experiment
-from repro.fixes import FOLDER, NONE, THREADS, load, names
+from repro.fixes import NONE, THREADS, load, names, path
 from repro.interleave import Schedule
 from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
@@ -26,17 +26,18 @@ EMPTIED = {
     "fullgraph": ("torch.compile(flex_attention, fullgraph=True)", "torch.compile(flex_attention)"),
     "own-code": ("function.__code__.replace()", "function.__code__"),
     "context": ("contextvars.copy_context()", "contextvars.Context()"),
+    "isolate": ("    mend()\n", "    pass\n"),
 }
 LENGTHS = ((384, 768), (500, 900), (400, 1000))
 
 
 def emptied(fix: str, folder: Path) -> str:
     kept, replaced = EMPTIED[fix]
-    source = (FOLDER / f"{fix}.py").read_text(encoding="utf-8")
+    source = path(fix).read_text(encoding="utf-8")
     assert source.count(kept) == 1
-    path = folder / f"{fix}.py"
-    path.write_text(source.replace(kept, replaced), encoding="utf-8")
-    return str(path)
+    file = folder / path(fix).name
+    file.write_text(source.replace(kept, replaced), encoding="utf-8")
+    return str(file)
 
 
 def kind(laboratory: Laboratory, race: str, fix: str) -> str:
@@ -57,6 +58,8 @@ def test_every_fix_is_emptied_here() -> None:
         ("fullgraph", "dense-after-error"),
         ("own-code", "dense-after-error"),
         ("context", "lost-config"),
+        ("isolate", "tracing-bystander-foreign"),
+        ("isolate", "mask-metadata-foreign"),
     ],
 )
 def test_the_same_schedule_ends_as_without_a_fix(fix: str, race: str, tmp_path: Path, laboratory: Laboratory) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.experiment import Experiment
-from repro.fixes import FOLDER, PROCESSES, UnknownFix, check, names
+from repro.fixes import PROCESSES, UnknownFix, check, names, path
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
 
@@ -26,9 +26,9 @@ def test_every_fix_is_emptied_here() -> None:
 @pytest.mark.parametrize("fix", sorted(EMPTIED))
 def test_the_same_schedule_ends_as_without_a_fix(fix: str, tmp_path: Path, laboratory: Laboratory) -> None:
     kept, replaced, race = EMPTIED[fix]
-    source = (FOLDER / PROCESSES / f"{fix}.py").read_text(encoding="utf-8")
+    source = path(fix).read_text(encoding="utf-8")
     assert source.count(kept) == 1
-    emptied = tmp_path / f"{fix}.py"
+    emptied = tmp_path / path(fix).name
     emptied.write_text(source.replace(kept, replaced), encoding="utf-8")
 
     assert laboratory.perform(Experiment(race=race, fix=fix)).outcome.kind is Kind.OK
