@@ -167,7 +167,8 @@ once and searches nothing: for every pull request; the full gate is for the deci
 def _gate_options(gate: argparse.ArgumentParser) -> None:
     gate.description = _GATE
     gate.formatter_class = argparse.RawDescriptionHelpFormatter
-    gate.set_defaults(command=_gate)
+    # What is recorded is of the CPU.
+    gate.set_defaults(command=_gate, devices=None)
     what = gate.add_argument_group("what is judged")
     what.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
     what.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
