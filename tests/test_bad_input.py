@@ -41,7 +41,7 @@ def test_a_race_is_refused_on_devices_that_do_not_have_it():
 
 
 def test_an_unknown_fix_gets_the_nearest_names():
-    assert refused("run", RACE, "--fix", "locks") == "no fix is called 'locks'; did you mean lock?"
+    assert refused("run", RACE, "--fix", "locks") == "no fix is called 'locks'; did you mean lock or file-lock?"
     assert "did you mean warmup" in refused("matrix", "--fix", "warm-up")
     assert refused("run", RACE, "--fix", "???").endswith(f"there are: none, {', '.join(fixes.names())}")
 
@@ -204,7 +204,7 @@ def cell(**changes: object) -> dict[str, object]:
         ({**RECORDED, "cells": [3]}, ": the last cell: no field 'race'"),
         ({"schema": 1}, ": no field 'cells'"),
         (cell(race="tracing-flag-leek"), "did you mean tracing-flag-leak"),
-        (cell(fix="locks"), "did you mean lock?"),
+        (cell(fix="locks"), "did you mean lock or file-lock?"),
         (cell(schedule="a>b"), ": the last cell: 'a>b' is not a switch; write THREAD:SEAM#VISIT>THREAD"),
         (cell(outcome="good"), ": the last cell: 'good' is not an outcome"),
         (cell(trace=["a:start#1", 3]), ": the last cell: 'trace[1]' is of type int, not str"),
