@@ -18,7 +18,7 @@ from repro.interleave import Fate, LostSeam, Run, Seams
 from repro.interleave import processes as by_processes
 from repro.interleave.processes import Drive, ProcessDied
 from repro.interleave.replay import Replay
-from repro.oracles import cache_hits
+from repro.oracles import cache_hits, state
 from repro.outcome import Finding, Kind, Outcome, error_outcome
 from repro.perform import Scene, describe, seams
 
@@ -45,6 +45,8 @@ def perform(experiment: Experiment, root: str) -> Observation:
         own = scene.threads[name].own
         if own:
             scene.code.fix.in_each_process()
+            # What the fix sets is not what the run leaves behind.
+            scene.before = state.snapshot()
             mine = cache_directory.shared()
             if mine != cache and not mine.exists():
                 # A directory of its own, from an earlier start: as full as the shared one was.

@@ -25,6 +25,8 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "the modes of an export belong to the thread that exports"),
         "poisoned": (Grade.INTERESTING, "nobody failed, but the overlap left its mark"),
     },
+    # Thread safety as such; no report names this.
+    upstream=("https://github.com/pytorch/pytorch/issues/168042",),
 )
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "what an export notes belongs to that export"),
         "poisoned": (Grade.INTERESTING, "nobody failed, but the overlap left its mark"),
     },
+    # Thread safety as such; no report names this.
+    upstream=("https://github.com/pytorch/pytorch/issues/168042",),
 )
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ RACE = Race(
         "ok": (Grade.ACCEPTABLE, "the tracer belongs to the thread that traces"),
         "poisoned": (Grade.INTERESTING, "a tracer that is done stays in the global"),
     },
+    # Thread safety as such; no report names this.
+    upstream=("https://github.com/pytorch/pytorch/issues/168042",),
 )
 
 if __name__ == "__main__":
