@@ -1,6 +1,7 @@
 """Process-global state that a run left changed.
 
-Looks at every global of every loaded module of the compile stack, so that it finds a leak that nobody has named yet.
+Looks at every global of every loaded module of the compile stack, and at what else the inventory of the source says
+that functions change and must put back (see ``repro/surface``), so that it finds a leak that nobody has named yet.
 What changes in any run and harms nobody is listed as ``[[benign]]`` in ``torch_names.toml``, with the reason.
 """
 
@@ -8,6 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
+import inspect
+import os
 import re
 import sys
 import threading
@@ -17,6 +21,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from packaging.version import Version
+
+from repro import surface
 from repro.outcome import Finding, Sight
 from repro.torch_names import entries
 
@@ -101,6 +108,38 @@ def _values() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{key}", _plain(value)
     for method in ("__call__", "__getattr__"):
         yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
+    for name in _inventoried(torch.__version__):
+        found = _look_up(name)
+        if found is not _ABSENT:
+            yield name, _plain(found)
+
+
+@functools.cache
+def _inventoried(version: str) -> tuple[str, ...]:
+    """What the inventory of this release, else of the latest, has beyond globals of the modules: attributes of classes,
+    replaced functions, and what belongs to Python itself. A cache, or what is made on first use, may change."""
+    release = Version(version).base_version
+    known = surface.inventory(release if release in surface.releases() else surface.releases()[-1])
+    return tuple(
+        one.name
+        for one in known.globals.values()
+        if one.home == "process" and one.danger in ("save-restore", "setting")
+    )
+
+
+def _look_up(name: str) -> Any:
+    """What is at a dotted path, without loading a module or running a property."""
+    module, _, rest = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, last = module.rpartition(".")
+        rest = f"{last}.{rest}"
+    if not module or "." not in rest and module.startswith("torch"):
+        # a global of a module is looked at anyway, or its module is none of the compile stack's
+        return _ABSENT
+    found: Any = sys.modules[module]
+    for part in rest.split("."):
+        found = inspect.getattr_static(found, part, _ABSENT)
+    return found
 
 
 def _plain(value: Any, depth: int = _DEPTH) -> Any:
@@ -114,6 +153,8 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
     if depth and isinstance(value, threading.local):
         # an attribute that this thread never set, and one that it set to nothing, are the same
         return {name: plain for name, item in vars(value).items() if (plain := _plain(item, depth - 1))}
+    if value is os.environ:
+        value = dict(value)
     if depth and isinstance(value, dict) and all(type(key) is str for key in list(value)):
         return {key: _plain(item, depth - 1) for key, item in list(value.items())}
     if depth and isinstance(value, (tuple, list)):

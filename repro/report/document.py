@@ -151,7 +151,11 @@ def check_target(target: str) -> None:
 
 def write(document: Mapping[str, Any], target: str) -> None:
     """Write to the file ``target``, whole or not at all; ``-`` is standard output. Raises :class:`Unwritable`."""
-    text = json.dumps(document, indent=2) + "\n"
+    write_text(json.dumps(document, indent=2) + "\n", target)
+
+
+def write_text(text: str, target: str) -> None:
+    """As :func:`write`, what is JSON already."""
     if target == "-":
         sys.stdout.write(text)
         return
