@@ -63,7 +63,11 @@ def snapshot() -> Snapshot:
     the calling thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone.
     Empty when torch is not loaded.
     """
-    return Snapshot(dict(_values()))
+    values = dict(_values())
+    for name in _inventoried(sys.modules["torch"].__version__) if values else ():
+        if name not in values and (found := _look_up(name)) is not _ABSENT:
+            values[name] = _plain(found)
+    return Snapshot(values)
 
 
 def judge(before: Snapshot, after: Snapshot) -> Finding:
@@ -108,16 +112,12 @@ def _values() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{key}", _plain(value)
     for method in ("__call__", "__getattr__"):
         yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
-    for name in _inventoried(torch.__version__):
-        found = _look_up(name)
-        if found is not _ABSENT:
-            yield name, _plain(found)
 
 
 @functools.cache
 def _inventoried(version: str) -> tuple[str, ...]:
-    """What the inventory of this release, else of the latest, has beyond globals of the modules: attributes of classes,
-    replaced functions, and what belongs to Python itself. A cache, or what is made on first use, may change."""
+    """What has to be put back, by the inventory of this release, else of the latest: attributes of classes, replaced
+    functions, and what belongs to Python itself. A cache may grow, and what is made on first use is made."""
     release = Version(version).base_version
     known = surface.inventory(release if release in surface.releases() else surface.releases()[-1])
     return tuple(
@@ -127,16 +127,18 @@ def _inventoried(version: str) -> tuple[str, ...]:
     )
 
 
+def look(name: str) -> Any:
+    """The value at one dotted path now, as a snapshot keeps it."""
+    return _plain(_look_up(name))
+
+
 def _look_up(name: str) -> Any:
     """What is at a dotted path, without loading a module or running a property."""
     module, _, rest = name.rpartition(".")
     while module and module not in sys.modules:
         module, _, last = module.rpartition(".")
         rest = f"{last}.{rest}"
-    if not module or "." not in rest and module.startswith("torch"):
-        # a global of a module is looked at anyway, or its module is none of the compile stack's
-        return _ABSENT
-    found: Any = sys.modules[module]
+    found: Any = sys.modules[module] if module else _ABSENT
     for part in rest.split("."):
         found = inspect.getattr_static(found, part, _ABSENT)
     return found

@@ -32,6 +32,7 @@ __all__ = [
     "compare",
     "counts",
     "dumps",
+    "installed",
     "inventory",
     "judgement",
     "releases",
@@ -67,7 +68,7 @@ def inventory(what: str | None = None) -> Inventory:
     a folder that holds torch. Raises :class:`BadSurface` and :class:`Nothing`.
     """
     if what is None:
-        return _of_folder(_installed())
+        return _of_folder(installed())
     if what in releases():
         return _of_file(fixtures() / "surface" / f"torch-{what}.json")
     path = Path(what)
@@ -98,7 +99,8 @@ def _judgements(torch: str) -> list[tuple[str, str]]:
     return [(pattern, f"{entry['name']}: {entry['reason']}") for entry in judged for pattern in entry["patterns"]]
 
 
-def _installed() -> Path:
+def installed() -> Path:
+    """The folder of the torch that this interpreter would import."""
     # looks for the package without importing it
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:

@@ -51,7 +51,7 @@ class Access:
     things back: in a ``finally``, after the ``yield`` of a context manager, or as an assignment from what was saved,
     and then it is ``saved`` too; ``decides`` a read in a condition, ``guarded`` a write below a
     condition that reads the same. ``argument`` is an assignment of a parameter: calling the function assigns.
-    ``through`` names the function that was called to do it.
+    ``through`` names the function that was called to do it; ``line`` is that of the statement.
     """
 
     function: str
@@ -64,6 +64,7 @@ class Access:
     argument: bool = False
     lock: str = ""
     through: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Call:
     back: bool = False
     decides: bool = False
     lock: str = ""
+    line: int = 0
 
 
 @dataclass
@@ -98,6 +100,7 @@ class _Where:
     lock: str = ""
     tested: frozenset[str] = frozenset()
     entered: bool = False
+    line: int = 0
 
 
 def places(source: Source, module: Module, singletons: dict[str, str]) -> Iterator[Place]:
@@ -235,6 +238,7 @@ class _Walk:
             self._statement(node, where)
 
     def _statement(self, node: ast.stmt, where: _Where) -> None:
+        where = replace(where, line=node.lineno)
         if self._managed and self._yielded and not where.back:
             where = replace(where, back=True)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -431,6 +435,7 @@ class _Walk:
                 guarded=target in where.tested,
                 argument=argument,
                 lock=where.lock,
+                line=where.line,
             )
         )
 
@@ -477,7 +482,7 @@ class _Walk:
             self._read(ast.Attribute(owner, str(node.args[1].value), ast.Load()), where)
         callee = self._callee(node.func)
         if callee:
-            self._calls.append(Call(self._name, callee, where.back, where.decides, where.lock))
+            self._calls.append(Call(self._name, callee, where.back, where.decides, where.lock, where.line))
         if isinstance(node.func, ast.Attribute):
             self._expression(node.func.value, inner)
         elif not isinstance(node.func, ast.Name):
@@ -554,7 +559,7 @@ class _Walk:
     def _read(self, node: ast.Name | ast.Attribute, where: _Where) -> None:
         if (target := self._target(node)) is not None:
             self._accesses.append(
-                Access(self._name, target, "read", decides=where.decides, lock=where.lock)
+                Access(self._name, target, "read", decides=where.decides, lock=where.lock, line=where.line)
             )
 
     def _target(self, node: ast.expr) -> str | None:
