@@ -132,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     replay.set_defaults(command=_replay)
 
-    surface = _command(commands, "surface", "what torch keeps for the whole process, and who changes it; reads source")
+    surface = _command(
+        commands, "surface", "what torch keeps for the whole process, and who changes it; reads source"
+    )
     what = "a recorded release, an inventory (--json), a Python interpreter, or a folder with torch"
     surface.add_argument("--torch", metavar="T", help=f"{what} (default: the installed torch)")
     surface.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from A to B instead; each as T")

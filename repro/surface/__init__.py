@@ -141,10 +141,13 @@ def _version(root: Path) -> str:
     except (OSError, ValueError, SyntaxError):
         raise Nothing(f"{root} is not an installed torch: it has no version.py") from None
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            if any(isinstance(target, ast.Name) and target.id == "__version__" for target in node.targets):
-                try:
-                    return Version(str(node.value.value)).public
-                except InvalidVersion:
-                    break
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and any(isinstance(target, ast.Name) and target.id == "__version__" for target in node.targets)
+        ):
+            try:
+                return Version(str(node.value.value)).public
+            except InvalidVersion:
+                break
     raise Nothing(f"{root} is not an installed torch: its version.py names no version")

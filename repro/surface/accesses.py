@@ -134,10 +134,8 @@ class _Scope:
             elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
                 self.locals.add(node.id)
                 self.stores[node.id] += 1
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                self.locals.add(node.name)
-            elif isinstance(node, ast.ExceptHandler) and node.name:
-                self.locals.add(node.name)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+                self.locals.add(node.name or "")
             elif isinstance(node, ast.Attribute):
                 self.names.add(node.attr)
             elif isinstance(node, ast.Name):
@@ -146,11 +144,7 @@ class _Scope:
                 values[node.targets[0].id] = node.value
         self.locals -= self.globals
         # bound once, to something that has a name
-        self.bound = {
-            name: found
-            for name, found in values.items()
-            if name in self.locals and self.stores[name] == 1
-        }
+        self.bound = {name: found for name, found in values.items() if name in self.locals and self.stores[name] == 1}
 
     def is_class(self, name: str) -> bool:
         """Whether ``name`` is the class itself in a class method."""
@@ -188,14 +182,15 @@ class _Scope:
 
     def _of_instance(self, node: ast.expr) -> str | None:
         """``type(self).name`` and ``globals()["name"]``."""
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
-            call = node.value
-            if dotted_name(call.func) == "type" and self.owner and call.args:
-                if dotted_name(call.args[0]) == self.first:
-                    return f"{self.module.name}.{self.owner.name}.{node.attr}"
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
-            if dotted_name(node.value.func) == "globals" and isinstance(node.slice, ast.Constant):
-                return f"{self.module.name}.{node.slice.value}"
+        call = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+        if not isinstance(call, ast.Call):
+            return None
+        called = dotted_name(call.func)
+        if isinstance(node, ast.Attribute) and called == "type" and self.owner and call.args:
+            of_self = dotted_name(call.args[0]) == self.first
+            return f"{self.module.name}.{self.owner.name}.{node.attr}" if of_self else None
+        if isinstance(node, ast.Subscript) and called == "globals" and isinstance(node.slice, ast.Constant):
+            return f"{self.module.name}.{node.slice.value!s}"
         return None
 
 
@@ -226,7 +221,7 @@ class _Walk:
         self._managed = any(name.endswith("contextmanager") for name in decorators)
         for decorator in function.decorator_list:
             if isinstance(decorator, ast.Call):
-                self._borrowed(decorator, _Where(entered=True))
+                self._borrowed(decorator, _Where(entered=True, line=decorator.lineno))
         self._body(function.body, _Where())
         owner = f"{self._module.name}.{self._owner.name}" if self._owner else ""
         return Place(self._name, owner, self._accesses, self._calls, self._returns, self._scope.names)
@@ -333,7 +328,7 @@ class _Walk:
         return self._saved.get(node.id, set()) if once and isinstance(node, ast.Name) else set()
 
     def _kept(self, node: ast.expr) -> Iterator[str]:
-        """What a local keeps of globals when ``node`` is assigned to it: a value or, by its name alone, a function."""
+        """What a local keeps of globals when ``node`` is assigned to it: a value, or by its name alone a function."""
         yield from self._reads(node)
         if isinstance(node, (ast.Name, ast.Attribute)) and (path := self._scope.path(node)) is not None:
             yield self._source.canonical(path)
@@ -355,12 +350,11 @@ class _Walk:
         self, node: ast.Attribute, how: str, where: _Where, came: set[str] | None, argument: bool = False
     ) -> None:
         scope = self._scope
-        if self._single and isinstance(node.value, ast.Name) and node.value.id == scope.first:
-            if not scope.is_class(scope.first):
-                self._add(f"{self._single}.{node.attr}", how, where, came, argument)
-                return
+        if (single := self._own(node)) is not None:
+            self._add(single, how, where, came, argument)
+            return
         path = scope.path(node.value)
-        if path is None or isinstance(node.value, ast.Name) and node.value.id in scope.parameters:
+        if path is None or (isinstance(node.value, ast.Name) and node.value.id in scope.parameters):
             if (own := scope.path(node)) is not None and self._shared(own):
                 self._add(own, how, where, came, argument)
             return
@@ -384,10 +378,11 @@ class _Walk:
 
     def _own(self, node: ast.expr) -> str | None:
         """``self.x`` of the one instance that the module keeps."""
-        if self._single and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id == self._scope.first and not self._scope.is_class(self._scope.first):
-                return f"{self._single}.{node.attr}"
-        return None
+        first = self._scope.first
+        if not self._single or self._scope.is_class(first) or not isinstance(node, ast.Attribute):
+            return None
+        of_self = isinstance(node.value, ast.Name) and node.value.id == first
+        return f"{self._single}.{node.attr}" if of_self else None
 
     def _container(self, path: str, method: bool = False, depth: int = 4) -> str | None:
         """The global at ``path`` whose content changes; ``None`` where it is a module, a class or a function."""
@@ -499,9 +494,8 @@ class _Walk:
 
     def _callee(self, node: ast.expr) -> str:
         """``module:function`` of what is called, a method of the own class included."""
-        if self._owner and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id == self._scope.first and node.attr in self._owner.methods:
-                return f"{self._module.name}:{self._owner.name}.{node.attr}"
+        if isinstance(node, ast.Attribute) and self._owner and dotted_name(node.value) == self._scope.first:
+            return f"{self._module.name}:{self._owner.name}.{node.attr}" if node.attr in self._owner.methods else ""
         path = self._scope.path(node)
         if path is None:
             return ""
@@ -517,7 +511,12 @@ class _Walk:
             return True
         owner = self._scope.path(node.args[0]) if node.args else None
         name = node.args[1] if len(node.args) > 1 else None
-        if owner is not None and isinstance(name, ast.Constant) and isinstance(name.value, str) and len(node.args) > 2:
+        if (
+            owner is not None
+            and isinstance(name, ast.Constant)
+            and isinstance(name.value, str)
+            and len(node.args) > 2
+        ):
             found = self._source.find(owner)
             if found is not None and (not found[1] or found[1] in found[0].classes):
                 # a method of a context manager that was entered here undoes it at the end
@@ -581,8 +580,9 @@ class _Walk:
                     if (target := self._target(node)) is not None:
                         yield target
                 elif isinstance(node, ast.Call) and dotted_name(node.func) == "getattr" and len(node.args) > 1:
-                    if isinstance(name := node.args[1], ast.Constant) and (owner := self._target(node.args[0])):
-                        yield f"{owner}.{name.value}"
+                    name, owner = node.args[1], self._target(node.args[0])
+                    if isinstance(name, ast.Constant) and owner:
+                        yield f"{owner}.{name.value!s}"
 
 
 def within(function: Function) -> Iterator[ast.AST]:

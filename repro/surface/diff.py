@@ -37,7 +37,8 @@ class Difference:
 
 def between(old: Inventory, new: Inventory) -> Difference:
     found = sorted(
-        _changes(old, new), key=lambda change: (not change.suspect, KINDS.index(change.kind), change.name, change.what)
+        _changes(old, new),
+        key=lambda change: (not change.suspect, KINDS.index(change.kind), change.name, change.what),
     )
     return Difference(old.torch, new.torch, tuple(found))
 
@@ -81,9 +82,9 @@ def _heir(gone: Global, old: Inventory, new: Inventory) -> Global | None:
     if gone.home != "process":
         return None
     for one in new.globals.values():
-        if one.home != "process" and one.name not in old.globals and _module(one) == _module(gone):
-            if _functions(one) & _functions(gone):
-                return one
+        new_here = one.home != "process" and one.name not in old.globals
+        if new_here and _module(one) == _module(gone) and _functions(one) & _functions(gone):
+            return one
     return None
 
 
@@ -96,7 +97,11 @@ def _was(heir: Global, old: Inventory, new: Inventory) -> bool:
 
 def _module(one: Global) -> str:
     """The module of what belongs to it: by where its writers say that they are, else all but the last name."""
-    own = [module for module in (function.partition(":")[0] for function in one.writers) if one.name.startswith(f"{module}.")]
+    own = [
+        module
+        for module in (function.partition(":")[0] for function in one.writers)
+        if one.name.startswith(f"{module}.")
+    ]
     return max(own, key=len, default=one.name.rpartition(".")[0])
 
 

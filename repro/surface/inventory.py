@@ -1,4 +1,4 @@
-"""The inventory: each thing that functions of the compile stack change for the whole process, and how dangerous it is.
+"""The inventory: what functions of the compile stack change for the whole process, and how dangerous that is.
 
 A global is *borrowed* by a function that changes it for a while and puts it back: around a ``yield``, in a
 ``try``/``finally``, in ``__enter__`` and ``__exit__``, or by handing an old value to a setter. Two threads that
@@ -33,8 +33,8 @@ class Global:
     """One entry: ``kind`` is what it is bound to at first, ``writers`` maps a function to its form.
 
     ``reached`` says that a borrower of it may be called, by name, from the entries that the inventory was taken for.
-    ``readers`` are the functions that read it and do not write it; ``deciders`` those of them that branch on it, or on
-    what a function returns that does nothing but read it. ``lock`` is set where every writer holds the same one.
+    ``readers`` are the functions that read it and do not write it, or what a function returns that reads it;
+    ``deciders`` those of them that branch on it. ``lock`` is set where every writer holds the same one.
     """
 
     name: str
@@ -224,7 +224,7 @@ class _Judge:
                 for target in told:
                     self._saved_reads[target].add(call.function)
                     (self._deciding if call.decides else self._reading)[target].add(call.function)
-        for target, functions in self._saved_reads.items():
+        for functions in self._saved_reads.values():
             functions |= {name.rpartition(".")[0] for name in functions if name.endswith(("__enter__", "__init__"))}
 
     def _known(self, path: str) -> str | None:
@@ -356,7 +356,8 @@ def dumps(inventory: Inventory) -> str:
         if one.home == "process" and one.borrowers:
             entry["readers"], entry["deciders"] = list(one.readers), list(one.deciders)
         lines.append(f"{json.dumps(name)}:{json.dumps(entry, separators=(',', ':'))}")
-    return '{"torch":%s,"globals":{\n%s\n}}\n' % (json.dumps(inventory.torch), ",\n".join(lines))
+    body = ",\n".join(lines)
+    return f'{{"torch":{json.dumps(inventory.torch)},"globals":{{\n{body}\n}}}}\n'
 
 
 def loads(text: str) -> Inventory:

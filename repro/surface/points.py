@@ -11,16 +11,16 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from repro.interleave.patches import Patches
-from repro.surface.accesses import places
+from repro.surface.accesses import Place
 from repro.surface.inventory import Global
-from repro.surface.source import Function, Source
+from repro.surface.source import Function
 
 _HOOK = "__repro_point__"
 
@@ -42,12 +42,10 @@ class Spot:
     around: bool = False
 
 
-def spots(source: Source, one: Global, borrower: str) -> list[Spot]:
-    """Where ``borrower`` borrows. Raises :class:`NoPoint`."""
-    module = source.module(borrower.partition(":")[0])
-    assert module is not None
+def spots(walked: Iterable[Place], one: Global, borrower: str) -> list[Spot]:
+    """Where ``borrower`` borrows, given the functions of its module. Raises :class:`NoPoint`."""
     found: list[Spot] = []
-    for place in places(source, module, {}):
+    for place in walked:
         method = place.name.rpartition(".")[2]
         if place.name != borrower and not (
             place.name.rpartition(".")[0] == borrower and method in ("__enter__", "__init__", "__exit__")
@@ -60,9 +58,9 @@ def spots(source: Source, one: Global, borrower: str) -> list[Spot]:
                 found.append(Spot(place.name, access.line, out, access.how == "borrow"))
         for call in place.calls:
             # a setter, or what the class does through another of its methods
-            if call.callee in one.writers or (leaving and call.callee.startswith(f"{borrower}.")):
-                if call.callee != borrower:
-                    found.append(Spot(place.name, call.line, leaving or call.back))
+            writes = call.callee in one.writers or (leaving and call.callee.startswith(f"{borrower}."))
+            if writes and call.callee != borrower:
+                found.append(Spot(place.name, call.line, leaving or call.back))
     if not any(spot.around for spot in found):
         entered = {spot.function for spot in found if spot.function.endswith(".__enter__")}
         if entered:
@@ -123,7 +121,9 @@ class Points:
         for dotted, function in functions.items():
             new = next((code for code in codes if _same(code, function.__code__)), None)
             if new is None:
-                self.lost |= dict.fromkeys((name for name, _ in wanted[dotted]), f"{dotted}: its code is not the file's")
+                self.lost |= dict.fromkeys(
+                    (name for name, _ in wanted[dotted]), f"{dotted}: its code is not the file's"
+                )
             else:
                 self._replace(dotted, function, new.replace(co_filename=function.__code__.co_filename))
 
@@ -186,10 +186,10 @@ class _Mark:
 
     def put(self, tree: ast.AST) -> bool:
         for node in ast.walk(tree):
-            if isinstance(node, Function) and self._spot.around and node.lineno >= self._spot.line:
-                if any(decorator.lineno <= self._spot.line <= node.lineno for decorator in node.decorator_list):
-                    self._wrap(node)
-                    break
+            decorators = node.decorator_list if isinstance(node, Function) and self._spot.around else []
+            if isinstance(node, Function) and self._spot.line in [one.lineno for one in decorators]:
+                self._wrap(node)
+                break
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
                 if isinstance(block, list) and block and isinstance(block[0], ast.stmt) and self._in(block):

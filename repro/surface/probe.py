@@ -22,11 +22,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from repro import surface
 from repro.laboratory import Laboratory
+from repro.surface.accesses import Place, places
 from repro.surface.inventory import Global
 from repro.surface.points import NoPoint, Points, Spot, spots
 from repro.surface.source import Source
@@ -54,7 +56,7 @@ ACTIONS = (
 
 @dataclass(frozen=True)
 class Alone:
-    """What one action did to one suspect, running alone: the values at its places, and whether it was left as found."""
+    """What one action did to one suspect, running alone: the values at its places, before and after."""
 
     inside: list[str] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
@@ -84,31 +86,32 @@ class Probe:
 
 def suspects(inventory: surface.Inventory) -> list[Global]:
     """What is to be probed: every suspect that nobody has judged, in order of rank."""
-    return [
-        one
-        for one in inventory.ranked()
-        if one.suspect and not surface.judgement(one.name, inventory.torch)
-    ]
+    return [one for one in inventory.ranked() if one.suspect and not surface.judgement(one.name, inventory.torch)]
 
 
 def all_spots(source: Source, found: list[Global]) -> tuple[dict[str, dict[str, list[Spot]]], dict[str, str]]:
     """Where each suspect is borrowed, by borrower; and of those without such a place why."""
-    places: dict[str, dict[str, list[Spot]]] = {}
+    borrowed: dict[str, dict[str, list[Spot]]] = {}
     none: dict[str, str] = {}
+    walked: dict[str, list[Place]] = {}
     for one in found:
         for borrower in one.borrowers:
+            name = borrower.partition(":")[0]
+            if name not in walked:
+                module = source.module(name)
+                walked[name] = [] if module is None else list(places(source, module, {}))
             try:
-                places.setdefault(one.name, {})[borrower] = spots(source, one, borrower)
+                borrowed.setdefault(one.name, {})[borrower] = spots(walked[name], one, borrower)
             except NoPoint as error:
                 none[one.name] = str(error)
-    return places, none
+    return borrowed, none
 
 
 # ---- in a sandbox
 
 
 class Witness:
-    """Notes the value of each suspect whenever a thread stands at one of its places, and lets the thread hand over."""
+    """Notes the value of each suspect when a thread stands at one of its places, and lets the thread hand over."""
 
     def __init__(self, names: list[str], on_point: bool) -> None:
         from repro.oracles import state
@@ -140,7 +143,10 @@ def alone(action: str, borrowed: dict[str, dict[str, list[Spot]]]) -> dict[str, 
     run.go()
     found = {}
     for name in borrowed:
-        inside, leaving = run.witness.values.get((name, "one", False), []), run.witness.values.get((name, "one", True), [])
+        inside, leaving = (
+            run.witness.values.get((name, "one", False), []),
+            run.witness.values.get((name, "one", True), []),
+        )
         found[name] = asdict(Alone(inside, leaving, run.before[name], run.after[name]))
     return {"suspects": found, "lost": run.lost, "outcome": run.outcome, "explanation": run.explanation}
 
@@ -150,7 +156,9 @@ def together(actions: list[str], name: str, borrowed: dict[str, list[Spot]], sch
     run = _Run(actions, {name: borrowed}, on_point=True, schedule=schedule)
     run.go()
     return {
-        "values": {f"{thread}.{'out' if out else 'in'}": seen for (_, thread, out), seen in run.witness.values.items()},
+        "values": {
+            f"{thread}.{'out' if out else 'in'}": seen for (_, thread, out), seen in run.witness.values.items()
+        },
         "before": run.before[name],
         "after": run.after[name],
         "beside": run.beside,
@@ -232,15 +240,17 @@ class _Run:
 # ---- outside
 
 
-def probe(laboratory: Laboratory, inventory: surface.Inventory, source: Source, say: Callable[[str], None]) -> Iterator[Probe]:
+def probe(
+    laboratory: Laboratory, inventory: surface.Inventory, source: Source, say: Callable[[str], None]
+) -> Iterator[Probe]:
     """Every suspect of the inventory, one after another."""
     found = suspects(inventory)
-    places, none = all_spots(source, found)
+    borrowed, none = all_spots(source, found)
     lone: dict[str, dict[str, Alone]] = {}
     outcomes: dict[str, str] = {}
     lost: dict[str, str] = {}
     for action in ACTIONS:
-        ended = laboratory.run("repro.surface.probe:alone", action, places, timeout=600)
+        ended = laboratory.run("repro.surface.probe:alone", action, borrowed, timeout=600)
         if ended.value is None:
             say(f"alone {action}: {ended.outcome.kind}: {ended.outcome.reason[:300]}")
             continue
@@ -250,7 +260,7 @@ def probe(laboratory: Laboratory, inventory: surface.Inventory, source: Source, 
         reached = [name for name, seen in lone[action].items() if seen.inside]
         say(f"alone {action}: {ended.value['outcome']} {ended.value['explanation'][:160]}; borrows {len(reached)}")
     for one in found:
-        result = _probe(laboratory, one, places.get(one.name, {}), lone, outcomes)
+        result = _probe(laboratory, one, borrowed.get(one.name, {}), lone, outcomes)
         if result.verdict == "not reached" and one.name in {**none, **lost}:
             result = replace(result, verdict="no place", reason={**none, **lost}[one.name])
         say(f"{result.name}: {result.verdict} {result.actions} {result.outcome}: {result.reason[:200]}")
@@ -278,7 +288,7 @@ def _probe(
     pairs = [(a, b) for a in reach for b in reach]
     # first those of different kinds: they less likely take the same lock
     pairs.sort(key=lambda pair: (pair[0] == pair[1], reach.index(pair[0]) + reach.index(pair[1])))
-    for a, b in pairs[:5]:
+    for a, b in pairs[:4]:
         ran = _together(laboratory, [a, b], one.name, borrowed, OVERLAP)
         if ran is None:
             continue
@@ -296,9 +306,7 @@ def _probe(
     return best
 
 
-def _seen(
-    laboratory: Laboratory, one: Global, borrowed: dict[str, list[Spot]], reach: list[str]
-) -> Probe | None:
+def _seen(laboratory: Laboratory, one: Global, borrowed: dict[str, list[Spot]], reach: list[str]) -> Probe | None:
     """What a thread beside a borrower sees, where no two borrowers can be inside at once."""
     for action in reach[:2]:
         ran = _together(laboratory, [action, BYSTANDER], one.name, borrowed, BYSTAND)
@@ -311,7 +319,11 @@ def _seen(
 
 
 def _judged(
-    one: Global, borrowed: dict[str, list[Spot]], pair: tuple[str, str], ran: dict[str, Any], lone: dict[str, dict[str, Alone]]
+    one: Global,
+    borrowed: dict[str, list[Spot]],
+    pair: tuple[str, str],
+    ran: dict[str, Any],
+    lone: dict[str, dict[str, Alone]],
 ) -> Probe | None:
     a, b = (lone[action][one.name] for action in pair)
     values = ran["values"]
@@ -321,7 +333,9 @@ def _judged(
     )  # fmt: skip
     if ran["after"] != ran["before"] and a.after == a.before and b.after == b.before:
         inside = values.get("two.in", [""])[0]
-        return replace(made, verdict="stale", reason=f"left {ran['after'][:80]}, found {ran['before'][:80]}", inside=inside)
+        return replace(
+            made, verdict="stale", reason=f"left {ran['after'][:80]}, found {ran['before'][:80]}", inside=inside
+        )
     for thread, seen in (("one", a), ("two", b)):
         at_out = values.get(f"{thread}.out", [])
         if at_out and seen.leaving and at_out[0] != seen.leaving[0] and seen.leaving[0] == seen.inside[0]:
@@ -348,7 +362,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", required=True)
     parser.add_argument("--only", metavar="NAME", action="append", help="this suspect only (repeatable)")
     options = parser.parse_args(arguments)
-    found = surface.inventory()
+    release = version("torch").partition("+")[0]
+    found = surface.inventory(release if release in surface.releases() else None)
     source = Source(surface.installed())
     if options.only:
         found = replace(found, globals={name: found.globals[name] for name in options.only})
@@ -361,7 +376,8 @@ def main(arguments: list[str] | None = None) -> int:
 def dumps(torch: str, probes: list[Probe]) -> str:
     """As JSON, a line a suspect."""
     lines = [json.dumps(asdict(one)) for one in sorted(probes, key=lambda one: one.name)]
-    return '{"torch":%s,"probes":[\n%s\n]}\n' % (json.dumps(torch), ",\n".join(lines))
+    body = ",\n".join(lines)
+    return f'{{"torch":{json.dumps(torch)},"probes":[\n{body}\n]}}\n'
 
 
 if __name__ == "__main__":

@@ -355,7 +355,7 @@ def test_a_local_of_the_same_name_is_none(tmp_path: Path) -> None:
 
 
 def test_the_most_dangerous_come_first(tmp_path: Path) -> None:
-    modules = {name: text for name, text in OTHERS.items()} | {"borrowed": BORROWED["saved, around a yield"]}
+    modules = {**OTHERS} | {"borrowed": BORROWED["saved, around a yield"]}
     ranked = inventory(tmp_path, **modules).ranked()
     assert [one.danger for one in ranked] == ["save-restore", "setting", "cache", "lazy", "counter"]
 

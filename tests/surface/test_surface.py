@@ -1,4 +1,4 @@
-"""The surface of real torch: what was known is found by rules, and the recorded inventories say what the source says."""
+"""The surface of real torch: what was known is found by rules, and what is recorded is what the source says."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_the_recorded_inventory_is_what_the_source_says(installed: surface.Inven
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--torch", "2.13.0"], ["--diff", "2.13.0", "2.14.1"], []], ids=["recorded", "difference", "installed"]
+    "arguments",
+    [["--torch", "2.13.0"], ["--diff", "2.13.0", "2.14.1"], []],
+    ids=["recorded", "difference", "installed"],
 )
 def test_nothing_that_reads_the_source_imports_torch(arguments: list[str]) -> None:
     code = f"import sys; from repro.cli import main; code = main(['surface', *{arguments}])\n"
