@@ -419,7 +419,9 @@ class _Walk:
     def _add(
         self, target: str, how: str, where: _Where, came: set[str] | None = None, argument: bool = False
     ) -> None:
-        target = self._source.canonical(target)
+        # where it is bound: what a module took from another and binds anew is its own
+        owner, _, name = target.rpartition(".")
+        target = f"{self._source.canonical(owner)}.{name}"
         self._accesses.append(
             Access(
                 self._name,

@@ -60,7 +60,7 @@ def symbolic_fx(code: UserCode, thread: str, index: int) -> Body:
 
 def exported(code: UserCode, thread: str, index: int) -> Body:
     layer, x = Layer(index), torch.ones(2, 3 + index)
-    return lambda: torch.export.export(layer, (x,))
+    return lambda: torch.export.export(layer, (x,)).run_decompositions()
 
 
 def exported_strict(code: UserCode, thread: str, index: int) -> Body:

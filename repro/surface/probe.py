@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +36,10 @@ from repro.surface.source import Source
 OVERLAP = "one:in#1>two, two:in#1>one"
 BYSTAND = "one:in#1>two"
 BYSTANDER = "bystander"
+# Verdicts of two borrowers, the worst last; ends of a run that say nothing; pairs of actions that are tried.
+WORSE = ("own", "shielded", "inconclusive", "broken", "lost", "stale")
+STUCK = ("deadlock", "uncontrolled")
+PAIRS = 4
 # What users do (see actions.py); those that take no lock first.
 ACTIONS = (
     "mask",
@@ -67,8 +71,8 @@ class Alone:
 
 @dataclass(frozen=True)
 class Probe:
-    """What became of one suspect: ``verdict`` is ``stale``, ``lost``, ``seen``, ``shielded``, ``own`` or
-    ``not reached``; ``outcome`` is what the oracles of a race say after the run.
+    """What became of one suspect: ``verdict`` is ``stale``, ``lost``, ``broken``, ``seen``, ``shielded``, ``own``,
+    ``inconclusive``, ``not reached`` or ``no place``; ``outcome`` is what the oracles of a race say after the run.
     """
 
     name: str
@@ -163,6 +167,7 @@ def together(actions: list[str], name: str, borrowed: dict[str, list[Spot]], sch
         "after": run.after[name],
         "beside": run.beside,
         "switches": run.switches,
+        "errors": run.errors,
         "outcome": run.outcome,
         "explanation": run.explanation,
         "lost": run.lost,
@@ -185,11 +190,13 @@ class _Run:
         self.lost: dict[str, str] = {}
         self.switches: list[str] = []
         self.outcome = self.explanation = ""
+        self.errors: dict[str, str] = {}
 
     def go(self) -> None:
         from repro.experiment import Experiment
         from repro.interleave import Fate, Schedule, Scheduler, Seams
         from repro.interleave.replay import Replay, fates
+        from repro.outcome import error_outcome
         from repro.perform import Scene, seams
         from repro.races import Race, own
         from repro.surface import actions as made
@@ -197,7 +204,7 @@ class _Run:
         schedule = Schedule.parse(self._schedule)
 
         def threads(code: Any) -> Any:
-            bodies = {}
+            bodies: dict[str, Any] = {}
             for index, (thread, action) in enumerate(zip(("one", "two"), self._actions, strict=False)):
                 body = self._look if action == BYSTANDER else made.ACTIONS[action](code, thread, index)
                 bodies[thread] = own(body)
@@ -223,6 +230,7 @@ class _Run:
                 run = Scheduler(Replay(schedule)).run(scene.bodies)
             self.after = {name: self.witness.value(name) for name in self._names}
             self.switches = [str(fate) for fate in fates(schedule, run)]
+            self.errors = {thread: error_outcome(error).reason[:200] for thread, error in run.errors.items()}
             if run.fate is not Fate.DONE:
                 self.outcome, self.explanation = str(run.fate), run.explanation
                 return
@@ -240,140 +248,131 @@ class _Run:
 # ---- outside
 
 
-def probe(
-    laboratory: Laboratory, inventory: surface.Inventory, source: Source, say: Callable[[str], None]
-) -> Iterator[Probe]:
-    """Every suspect of the inventory, one after another."""
-    found = suspects(inventory)
-    borrowed, none = all_spots(source, found)
-    lone: dict[str, dict[str, Alone]] = {}
-    outcomes: dict[str, str] = {}
-    lost: dict[str, str] = {}
-    for action in ACTIONS:
-        ended = laboratory.run("repro.surface.probe:alone", action, borrowed, timeout=600)
-        if ended.value is None:
-            say(f"alone {action}: {ended.outcome.kind}: {ended.outcome.reason[:300]}")
-            continue
-        lost |= ended.value["lost"]
-        outcomes[action] = ended.value["outcome"]
-        lone[action] = {name: Alone(**seen) for name, seen in ended.value["suspects"].items()}
-        reached = [name for name, seen in lone[action].items() if seen.inside]
-        say(f"alone {action}: {ended.value['outcome']} {ended.value['explanation'][:160]}; borrows {len(reached)}")
-    for one in found:
-        result = _probe(laboratory, one, borrowed.get(one.name, {}), lone, outcomes)
-        if result.verdict == "not reached" and one.name in {**none, **lost}:
-            result = replace(result, verdict="no place", reason={**none, **lost}[one.name])
-        say(f"{result.name}: {result.verdict} {result.actions} {result.outcome}: {result.reason[:200]}")
-        yield result
+class Prober:
+    """Probes suspects in a laboratory: each action alone, once, and then pairs of them."""
 
+    def __init__(self, laboratory: Laboratory, found: list[Global], say: Callable[[str], None] = lambda line: None):
+        self._laboratory, self._found, self._say = laboratory, found, say
+        self._borrowed, self._none = all_spots(Source(surface.installed()), found)
+        self._alone: dict[str, dict[str, Alone]] = {}
 
-def _probe(
-    laboratory: Laboratory,
-    one: Global,
-    borrowed: dict[str, list[Spot]],
-    lone: dict[str, dict[str, Alone]],
-    outcomes: dict[str, str],
-) -> Probe:
-    reach = [action for action, seen in lone.items() if one.name in seen and seen[one.name].inside]
-    if not reach:
-        return Probe(one.name, "not reached", "no action borrows it", borrowers=tuple(borrowed))
-    best = Probe(one.name, "own", "nothing of it is seen by another thread", borrowers=tuple(borrowed))
-    order = ["own", "shielded", "lost", "stale"]
+    def all(self) -> Iterator[Probe]:
+        for action in ACTIONS:
+            reached = [name for name, seen in self._lone(action).items() if seen.inside]
+            self._say(f"{action} alone borrows {len(reached)}")
+        for one in self._found:
+            result = self._probe(one)
+            self._say(f"{result.name}: {result.verdict} {result.actions} {result.outcome}: {result.reason[:200]}")
+            yield result
 
-    def keep(result: Probe) -> None:
-        nonlocal best
-        if order.index(result.verdict) > order.index(best.verdict):
-            best = result
+    def run(self, one: Global, actions: tuple[str, str], schedule: str) -> Probe:
+        """One suspect by one schedule."""
+        made = Probe(one.name, "own", "", actions, schedule, tuple(self._borrowed[one.name]))
+        arguments = (list(actions), one.name, self._borrowed[one.name], schedule)
+        ended = self._laboratory.run("repro.surface.probe:together", *arguments, timeout=300)
+        if not isinstance(ended.value, dict):
+            return replace(made, verdict="inconclusive", reason=ended.outcome.reason, outcome=str(ended.outcome.kind))
+        ran = ended.value
+        made = replace(
+            made,
+            before=ran["before"],
+            after=ran["after"],
+            outcome=ran["outcome"],
+            explanation=ran["explanation"],
+        )
+        if actions[1] == BYSTANDER:
+            if ran["beside"] and ran["beside"] != ran["before"]:
+                return replace(
+                    made, verdict="seen", reason=f"a thread beside it sees {ran['beside'][:80]}", inside=ran["beside"]
+                )
+            return replace(made, reason="a thread beside it sees nothing of it")
+        return self._judged(made, ran)
 
-    pairs = [(a, b) for a in reach for b in reach]
-    # first those of different kinds: they less likely take the same lock
-    pairs.sort(key=lambda pair: (pair[0] == pair[1], reach.index(pair[0]) + reach.index(pair[1])))
-    for a, b in pairs[:4]:
-        ran = _together(laboratory, [a, b], one.name, borrowed, OVERLAP)
-        if ran is None:
-            continue
+    def _judged(self, made: Probe, ran: dict[str, Any]) -> Probe:
         refused = [switch for switch in ran["switches"] if "waits for" in switch]
         if refused:
-            keep(Probe(one.name, "shielded", refused[0], (a, b), OVERLAP, tuple(borrowed), ran["before"]))
-            continue
-        result = _judged(one, borrowed, (a, b), ran, lone)
-        if result is not None:
-            keep(result)
-        if best.verdict == "stale" and best.outcome not in ("ok", ""):
-            break
-    if best.verdict in ("own", "shielded"):
-        best = _seen(laboratory, one, borrowed, reach) or best
-    return best
+            return replace(made, verdict="shielded", reason=refused[0])
+        if not all(switch.endswith(" taken") for switch in ran["switches"]) or ran["outcome"] in STUCK:
+            return replace(made, verdict="inconclusive", reason="; ".join(ran["switches"]))
+        one, two = (self._lone(action)[made.name] for action in made.actions)
+        values = ran["values"]
+        if ran["after"] != ran["before"] and one.after == one.before and two.after == two.before:
+            inside = values["two.in"][0]
+            left = f"left {ran['after'][:80]}, found {ran['before'][:80]}"
+            return replace(made, verdict="stale", reason=left, inside=inside)
+        for thread, seen in (("one", one), ("two", two)):
+            leaving = values.get(f"{thread}.out")
+            if leaving and seen.leaving and seen.leaving[0] == seen.inside[0] != leaving[0]:
+                was = f"{thread} had {seen.leaving[0][:80]} inside, and then {leaving[0][:80]}"
+                return replace(made, verdict="lost", reason=was, inside=leaving[0])
+        if ran["errors"]:
+            return replace(made, verdict="broken", reason="; ".join(f"{t}: {e}" for t, e in ran["errors"].items()))
+        return replace(made, reason="both were inside, and each found what it had put there")
 
+    def _lone(self, action: str) -> dict[str, Alone]:
+        if action not in self._alone:
+            ended = self._laboratory.run("repro.surface.probe:alone", action, self._borrowed, timeout=600)
+            if ended.value is None:
+                self._say(f"{action} alone: {ended.outcome.kind}: {ended.outcome.reason[:300]}")
+                self._alone[action] = {}
+            else:
+                self._none |= ended.value["lost"]
+                self._alone[action] = {name: Alone(**seen) for name, seen in ended.value["suspects"].items()}
+        return self._alone[action]
 
-def _seen(laboratory: Laboratory, one: Global, borrowed: dict[str, list[Spot]], reach: list[str]) -> Probe | None:
-    """What a thread beside a borrower sees, where no two borrowers can be inside at once."""
-    for action in reach[:2]:
-        ran = _together(laboratory, [action, BYSTANDER], one.name, borrowed, BYSTAND)
-        if ran is not None and ran["beside"] and ran["beside"] != ran["before"]:
-            return Probe(
-                one.name, "seen", f"a thread beside it sees {ran['beside'][:80]}", (action, BYSTANDER), BYSTAND,
-                tuple(borrowed), ran["before"], ran["beside"], ran["after"], ran["outcome"], ran["explanation"],
-            )  # fmt: skip
-    return None
-
-
-def _judged(
-    one: Global,
-    borrowed: dict[str, list[Spot]],
-    pair: tuple[str, str],
-    ran: dict[str, Any],
-    lone: dict[str, dict[str, Alone]],
-) -> Probe | None:
-    a, b = (lone[action][one.name] for action in pair)
-    values = ran["values"]
-    made = Probe(
-        one.name, "", "", pair, OVERLAP, tuple(borrowed), ran["before"], "", ran["after"], ran["outcome"],
-        ran["explanation"],
-    )  # fmt: skip
-    if ran["after"] != ran["before"] and a.after == a.before and b.after == b.before:
-        inside = values.get("two.in", [""])[0]
-        return replace(
-            made, verdict="stale", reason=f"left {ran['after'][:80]}, found {ran['before'][:80]}", inside=inside
-        )
-    for thread, seen in (("one", a), ("two", b)):
-        at_out = values.get(f"{thread}.out", [])
-        if at_out and seen.leaving and at_out[0] != seen.leaving[0] and seen.leaving[0] == seen.inside[0]:
-            return replace(
-                made,
-                verdict="lost",
-                reason=f"{thread} had {seen.leaving[0][:80]} inside, and then {at_out[0][:80]}",
-                inside=at_out[0],
-            )
-    return None
-
-
-def _together(
-    laboratory: Laboratory, actions: list[str], name: str, borrowed: dict[str, list[Spot]], schedule: str
-) -> dict[str, Any] | None:
-    ended = laboratory.run("repro.surface.probe:together", actions, name, borrowed, schedule, timeout=300)
-    if isinstance(ended.value, dict):
-        return ended.value
-    return None
+    def _probe(self, one: Global) -> Probe:
+        reach = [action for action in ACTIONS if self._lone(action).get(one.name, Alone()).inside]
+        borrowers = tuple(one.borrowers)
+        if not reach:
+            if one.name in self._none:
+                return Probe(one.name, "no place", self._none[one.name], borrowers=borrowers)
+            return Probe(one.name, "not reached", "no action borrows it", borrowers=borrowers)
+        pairs = [(a, b) for a in reach for b in reach]
+        # first where the first one puts something there that was not, then different kinds: they less likely take
+        # the same lock
+        idle = {action for action in reach if (seen := self._lone(action)[one.name]).inside[0] == seen.before}
+        pairs.sort(key=lambda pair: (pair[0] in idle, pair[0] == pair[1], sum(map(reach.index, pair))))
+        best = Probe(one.name, "own", "")
+        for pair in pairs[:PAIRS]:
+            result = self.run(one, pair, OVERLAP)
+            if not best.reason or WORSE.index(result.verdict) > WORSE.index(best.verdict):
+                best = result
+            if best.verdict == "stale" and best.outcome != "ok":
+                return best
+        if best.verdict in ("stale", "lost", "broken"):
+            return best
+        for action in reach[:2]:
+            result = self.run(one, (action, BYSTANDER), BYSTAND)
+            if result.verdict == "seen":
+                return result
+        return best
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m repro.surface.probe", description=__doc__.partition("\n")[0])
     parser.add_argument("--json", metavar="FILE", required=True)
-    parser.add_argument("--only", metavar="NAME", action="append", help="this suspect only (repeatable)")
+    parser.add_argument("--only", metavar="NAME", action="append", help="this suspect only (repeatable); others stay")
     options = parser.parse_args(arguments)
     release = version("torch").partition("+")[0]
     found = surface.inventory(release if release in surface.releases() else None)
-    source = Source(surface.installed())
     if options.only:
         found = replace(found, globals={name: found.globals[name] for name in options.only})
     with Laboratory(lanes=1) as laboratory:
-        probes = list(probe(laboratory, found, source, lambda line: print(line, file=sys.stderr, flush=True)))
-    Path(options.json).write_text(dumps(found.torch, probes), encoding="utf-8")
+        prober = Prober(laboratory, suspects(found), lambda line: print(line, file=sys.stderr, flush=True))
+        probes = _recorded(Path(options.json)) if options.only else {}
+        for one in prober.all():
+            probes[one.name] = one
+            # each costs minutes: what is there stays, whatever comes
+            Path(options.json).write_text(dumps(found.torch, probes.values()), encoding="utf-8")
     return 0
 
 
-def dumps(torch: str, probes: list[Probe]) -> str:
+def _recorded(file: Path) -> dict[str, Probe]:
+    probes = json.loads(file.read_text(encoding="utf-8"))["probes"] if file.is_file() else []
+    return {one["name"]: Probe(**one) for one in probes}
+
+
+def dumps(torch: str, probes: Iterable[Probe]) -> str:
     """As JSON, a line a suspect."""
     lines = [json.dumps(asdict(one)) for one in sorted(probes, key=lambda one: one.name)]
     body = ",\n".join(lines)
