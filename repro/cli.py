@@ -1,7 +1,7 @@
 """``python -m repro``: the command line.
 
 Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix`` and ``gate``: 0 as this release is
-known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive.
+known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive; the rest 0.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ def _bad_input() -> tuple[type[Exception], ...]:
     from repro.report.document import Unwritable
     from repro.results import ReportError
     from repro.sandbox import SandboxError
+    from repro.surface import BadSurface
 
     return (
+        BadSurface,
         _Usage,
         races.UnknownRace,
         fixes.UnknownFix,
@@ -150,6 +152,14 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     _device_option(replay)
     replay.set_defaults(command=_replay)
+
+    surface = _command(
+        commands, "surface", "what torch keeps for the whole process, and who changes it; reads source"
+    )
+    what = "a recorded release, an inventory (--json), a Python interpreter, or a folder with torch"
+    surface.add_argument("--torch", metavar="T", help=f"{what} (default: the installed torch)")
+    surface.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from A to B instead; each as T")
+    surface.set_defaults(command=_surface)
     return parser
 
 
@@ -570,6 +580,30 @@ def _replay(options: argparse.Namespace) -> int:
     if unproven(runs, recording, laboratory.torch):
         return INCONCLUSIVE
     return SHOWN if runs[0].failed else OK
+
+
+def _surface(options: argparse.Namespace) -> int:
+    from repro import surface
+    from repro.report import document, terminal
+
+    if options.diff and options.torch:
+        raise _Usage("--torch and --diff exclude each other: A and B name both sides")
+    console = _console(options)
+    try:
+        if options.diff:
+            difference = surface.compare(*options.diff)
+            terminal.difference(console, difference)
+            content = {"old": difference.old, "changes": [vars(change) for change in difference.changes]}
+            _write(options, document.envelope("surface", difference.new, content, seeds=[]))
+        else:
+            found = surface.inventory(options.torch)
+            terminal.surface(console, found)
+            if options.json is not None:
+                document.write_text(surface.dumps(found), options.json)
+    except surface.Nothing as nothing:
+        _say(f"nothing to inventory: {nothing}")
+        return INCONCLUSIVE
+    return OK
 
 
 def _measure(

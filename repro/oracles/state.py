@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import inspect
 import os
 import re
 import sys
@@ -116,6 +117,18 @@ def _values() -> Iterator[tuple[str, Any]]:
             yield f"os.environ.{key}", _Path(value) if os.path.isabs(value) else value
     for method in ("__call__", "__getattr__"):
         yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
+
+
+def look(name: str) -> Any:
+    """The value at one dotted path now, as a snapshot keeps it, without loading a module or running a property."""
+    module, _, rest = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, last = module.rpartition(".")
+        rest = f"{last}.{rest}"
+    found: Any = sys.modules[module] if module else _ABSENT
+    for part in rest.split("."):
+        found = inspect.getattr_static(found, part, _ABSENT)
+    return _plain(found)
 
 
 def _plain(value: Any, depth: int = _DEPTH) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from repro.outcome import Kind
 from repro.recording import Recording, unproven
 from repro.report import document
 from repro.results import Seen
+from repro.surface import Difference, Inventory, counts, judgement
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -200,6 +202,34 @@ def replays(console: Console, recording: Recording, runs: Sequence[Observation],
             console.print(f"  {run.outcome.kind}: {run.outcome.reason}", markup=False, soft_wrap=True)
             break
     interleaving(console, runs[0])
+
+
+def surface(console: Console, inventory: Inventory) -> None:
+    """The suspects, the most dangerous first, and how many there are of everything else."""
+    judged = {one.name: judgement(one.name, inventory.torch) for one in inventory.globals.values() if one.suspect}
+    suspects = [one for one in inventory.ranked() if one.suspect and not judged[one.name]]
+    table = Table(title=f"torch {inventory.torch}: changed for a while, for the whole process", title_justify="left")
+    table.add_column("#", justify="right")
+    table.add_column("global", overflow="fold")
+    table.add_column("by", overflow="fold")
+    table.add_column("decide on it", justify="right")
+    for number, one in enumerate(suspects, start=1):
+        table.add_row(str(number), one.name, "\n".join(one.borrowers), str(len(one.deciders)))
+    console.print(table)
+    for reason in sorted({reason for reason in judged.values() if reason}):
+        console.print(f"  {sum(reason == other for other in judged.values())} judged {reason}", soft_wrap=True)
+    total = ", ".join(f"{count} {name}" for name, count in counts(inventory).items())
+    console.print(f"{len(inventory.globals)} in all: {total}; {len(suspects)} suspects", soft_wrap=True)
+
+
+def difference(console: Console, difference: Difference) -> None:
+    """What changed between two releases: the suspects in full, of the rest how many."""
+    console.print(f"surface of torch {difference.old} -> {difference.new}")
+    for change in difference.suspects:
+        console.print(f"  {change.kind}: {change.name}: {change.what}", markup=False, soft_wrap=True)
+    others = Counter(change.kind for change in difference.changes if not change.suspect)
+    rest = ", ".join(f"{count} {kind}" for kind, count in others.items()) or "nothing"
+    console.print(f"{len(difference.suspects)} changes of suspects; of the rest {rest}", soft_wrap=True)
 
 
 def searched(console: Console, found: Searched) -> None:
