@@ -27,7 +27,8 @@ SCHEMA = 1
 class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
-    ``workloads`` ``None`` are the race's own.
+    ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
+    switch. ``workloads`` ``None`` are the race's own.
     """
 
     race: str
@@ -37,6 +38,7 @@ class Recording:
     seams: tuple[str, ...]
     trace: tuple[str, ...]
     outcome: Kind
+    asked: Schedule = Schedule()
     workloads: tuple[Workload, ...] | None = None
 
     def experiment(self) -> Experiment:
@@ -108,6 +110,7 @@ def load(file: str) -> Recording:
         seams=_strings(cell, "seams", where),
         trace=_strings(cell, "trace", where),
         outcome=_outcome(_field(cell, "outcome", str, where), where),
+        asked=_schedule(", ".join(line.partition(" ")[0] for line in _strings(cell, "switches", where)) or "-", where),
         workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)
