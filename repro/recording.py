@@ -38,7 +38,7 @@ class Recording:
     seams: tuple[str, ...]
     trace: tuple[str, ...]
     outcome: Kind
-    asked: Schedule = Schedule()
+    asked: Schedule
     workloads: tuple[Workload, ...] | None = None
 
     def experiment(self) -> Experiment:
@@ -110,7 +110,9 @@ def load(file: str) -> Recording:
         seams=_strings(cell, "seams", where),
         trace=_strings(cell, "trace", where),
         outcome=_outcome(_field(cell, "outcome", str, where), where),
-        asked=_schedule(", ".join(line.partition(" ")[0] for line in _strings(cell, "switches", where)) or "-", where),
+        asked=_schedule(
+            ", ".join(line.partition(" ")[0] for line in _strings(cell, "switches", where)) or "-", where
+        ),
         workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +15,46 @@ import jinja2
 from repro import races
 from repro.interleave.schedule import ScheduleError, Switch
 from repro.recording import Recording
+from repro.torch_names import entries
 
-FORMS = Path(__file__).parent / "forms"
+_FORMS = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "forms"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_MODULES = ["faulthandler", "os", "platform", "sys", "threading", "traceback"]
+_AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
 _NOTHING = "\N{NULL}"
+# Seconds until a thread goes on that handed over while it holds a lock which the other turned out to need.
+_PATIENCE = 60
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """Hand-over ``number`` of a script."""
+    """Hand-over ``number`` of a script; ``patience`` as in the script's own ``hand_over``."""
 
     number: int
     switch: Switch
+    patience: int | None = None
 
     @property
     def address(self) -> str:
         return f"{self.switch.thread}:{self.switch.seam}#{self.switch.visit}"
 
-    def call(self, *, visit: int = 1, patience: int | None = None) -> str:
-        """The line of the script; ``patience`` in seconds where the thread holds a lock that the other may need."""
-        nth = f", visit={visit}" if visit > 1 else ""
-        bound = f", patience={patience}" if patience else ""
-        return f'hand_over({self.number}, "{self.switch.thread}", to="{self.switch.to}"{nth}{bound})'
+    @property
+    def waits(self) -> bool:
+        """What comes by itself, at a lock. Where the form has a place before the lock it hands over there."""
+        return self.switch.seam.startswith("wait:")
+
+    def line(self, *, visit: int = 1, patience: int | None = None) -> str:
+        options = [f"visit={visit}"] * (visit > 1)
+        if bound := self.patience or patience:
+            options.append(f"patience={bound}")
+        arguments = ", ".join([str(self.number), f'"{self.switch.thread}"', f'to="{self.switch.to}"', *options])
+        return f"hand_over({arguments})"
 
 
 def name(race: str) -> str:
@@ -41,59 +62,64 @@ def name(race: str) -> str:
     return f"repro_{race.replace('-', '_')}.py"
 
 
-def script(recording: Recording) -> str:
-    """The script of what was recorded. Raises :class:`repro.interleave.ScheduleError` where none can be made."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FORMS),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    form = environment.get_template(f"{recording.race}.py.j2")
-    # Once to find out which hand-overs the form has a place for, once to write them down.
-    wanted = _Places(_hand_overs(recording))
-    form.render(_context(recording, wanted, []))
-    known = [each for each in wanted.hand_overs if each.address in wanted.placed or not _optional(each)]
-    places = _Places([HandOver(number, each.switch) for number, each in enumerate(known, start=1)])
-    text = form.render(_context(recording, places, []))
-    return _tidy(text)
+@dataclass(frozen=True)
+class Script:
+    """``text``, and the functions of torch that it wraps: none, where code of users reaches every hand-over."""
+
+    file: str
+    text: str
+    wrapped: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return self._paragraphs[0]
+
+    @property
+    def story(self) -> str:
+        return self._paragraphs[1]
+
+    @property
+    def _paragraphs(self) -> list[str]:
+        return (ast.get_docstring(ast.parse(self.text)) or "").split("\n\n")
+
+
+def write(recording: Recording, *, unwrapped_rate: str = "not measured") -> Script:
+    """The script of what was recorded.
+
+    ``unwrapped_rate`` says how often the race shows where no function of torch is wrapped, and is told where one is.
+    Raises :class:`repro.interleave.ScheduleError` where no script can be made.
+    """
+    form = _FORMS.get_template(f"{recording.race}.py.j2")
+    # Rendered a first time to see which hand-overs it has a place for.
+    first = _Places(_hand_overs(recording))
+    form.render(_context(recording, first, [], ""))
+    places = _Places(_renumbered(first))
+    stray = [each for each in places.hand_overs if each.address not in first.placed]
+    wraps = _wraps(stray, recording)
+    wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
+    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped_rate))))
+    return Script(name(recording.race), text, wrapped)
 
 
 class _Places:
     """What a form asks about its places, and which hand-overs found one."""
 
-    def __init__(self, hand_overs: list[HandOver]) -> None:
-        self.hand_overs = hand_overs
+    def __init__(self, hand_overs: Iterable[HandOver]) -> None:
+        self.hand_overs = list(hand_overs)
         self.placed: set[str] = set()
 
-    def at(self, addresses: str, why: str, patience: int | None = None) -> str:
-        """The hand-over at the first of the ``addresses``, which stand for one place, that has one."""
+    def at(self, addresses: str, why: str, visit: int = 1, patience: int | None = None) -> str:
+        """The hand-over at the first of the ``addresses``, which stand for this place at its ``visit``-th time."""
         for address in addresses.split():
-            if found := self.switches(address):
-                return f"{found.call(patience=patience)}  # {why}"
+            if found := self.find(address):
+                return f"{found.line(visit=visit, patience=patience)}  # {why}"
         return _NOTHING
 
-    def switches(self, address: str) -> HandOver | None:
+    def find(self, address: str) -> HandOver | None:
         found = next((each for each in self.hand_overs if each.address == address), None)
         if found:
             self.placed.add(address)
         return found
-
-
-def _context(recording: Recording, places: _Places, wraps: list[str]) -> dict[str, Any]:
-    return {
-        "title": races.documentation(recording.race).partition("\n")[0],
-        "file": name(recording.race),
-        "threads": list(dict.fromkeys(step.partition(":")[0] for step in recording.trace)),
-        "hand_overs": places.hand_overs,
-        "at": places.at,
-        "switches": places.switches,
-        "wraps": wraps,
-        "standard_library": ["faulthandler", "os", "platform", "sys", "threading", "traceback"],
-        "note": "",
-    }
 
 
 def _hand_overs(recording: Recording) -> list[HandOver]:
@@ -110,11 +136,94 @@ def _hand_overs(recording: Recording) -> list[HandOver]:
     return [HandOver(number, switch) for number, switch in enumerate([*found, *left], start=1)]
 
 
-def _optional(hand_over: HandOver) -> bool:
-    """A wait is what the threads do by themselves; a script that has no place for it lets it come to that."""
-    return hand_over.switch.seam.startswith("wait:")
+def _renumbered(first: _Places) -> list[HandOver]:
+    """Without the waits that have no place; before such a wait the thread that holds the lock must have patience."""
+    kept: list[HandOver] = []
+    for each in first.hand_overs:
+        if each.waits and each.address not in first.placed:
+            kept = [
+                replace(other, patience=_PATIENCE) if other.switch.thread == each.switch.to else other
+                for other in kept
+            ]
+        else:
+            kept.append(replace(each, number=len(kept) + 1))
+    return kept
+
+
+def _wraps(stray: Iterable[HandOver], recording: Recording) -> list[dict[str, Any]]:
+    """What ``_wrap.py.j2`` needs for the hand-overs that the form has no place for: a wrap for each seam."""
+    seams = {entry["name"]: entry for entry in entries("seam", recording.torch)}
+    by_seam: dict[str, list[HandOver]] = defaultdict(list)
+    for each in stray:
+        by_seam[each.switch.seam.removesuffix(".acquire")].append(each)
+    found = []
+    for seam, hand_overs in by_seam.items():
+        if seam not in seams:
+            raise ScheduleError(
+                f"{recording.race}: nothing in a script stands for {hand_overs[0].address}; export a schedule that "
+                "switches at other points"
+            )
+        entry = seams[seam]
+        module, _, path = entry["target"].partition(":")
+        found.append(
+            {
+                "number": hand_overs[0].number,
+                "module": module,
+                "path": path,
+                "within": entry["within"].split(":") if "within" in entry else None,
+                "where": entry["where"],
+                "lines": [each.line(visit=each.switch.visit, patience=_PATIENCE) for each in hand_overs],
+            }
+        )
+    return found
+
+
+def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
+    if not stray:
+        return ""
+    which = " and ".join(f"hand-over {each.number}" for each in stray)
+    wrapped = "".join(f"    {target}\n" for target in targets)
+    return f"No code that users write runs at {which}, so this wraps\n{wrapped}With nothing wrapped it shows: {rate}."
+
+
+def _context(
+    recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str
+) -> dict[str, Any]:
+    return {
+        "title": races.documentation(recording.race).partition("\n")[0],
+        "file": name(recording.race),
+        "threads": list(dict.fromkeys(step.partition(":")[0] for step in recording.trace)),
+        "hand_overs": places.hand_overs,
+        "at": places.at,
+        "find": places.find,
+        "wraps": wraps,
+        "note": note,
+        "modules": sorted({*_MODULES, *(module for wrap in wraps for module in _modules(wrap))}),
+    }
+
+
+def _modules(wrap: dict[str, Any]) -> list[str]:
+    return ["importlib"] + ["contextlib"] * (wrap["where"] in _AROUND)
 
 
 def _tidy(text: str) -> str:
-    lines = [line.rstrip() for line in text.splitlines() if _NOTHING not in line]
+    """Without the lines of places that have no hand-over, and without a condition that has nothing left to guard."""
+    lines: list[str] = []
+    source = [line.rstrip() for line in text.splitlines()]
+    for number, line in enumerate(source):
+        if _NOTHING not in line:
+            lines.append(line)
+        elif _opens_a_block(lines[-1]) and _indent(source[number + 1]) < _indent(line):
+            if lines[-1].lstrip().startswith("if "):
+                lines.pop()
+            else:
+                lines.append(f"{' ' * _indent(line)}pass")
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines).strip() + "\n")
+
+
+def _opens_a_block(line: str) -> bool:
+    return line.partition("  #")[0].endswith(":")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
