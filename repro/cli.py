@@ -1,7 +1,7 @@
 """``python -m repro``: the command line.
 
 Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix``: 0 as this release is known to
-behave, 1 not; all: 2 bad usage or input, 3 inconclusive.
+behave, 1 not; ``export``: 0 the script shows its race every time, 1 never; all: 2 bad usage or input, 3 inconclusive.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
@@ -129,6 +130,22 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     replay.set_defaults(command=_replay)
+
+    export = _command(commands, "export", "a script that shows one race and needs torch alone, and an issue to file")
+    export.add_argument("race", metavar="RACE", help="or all, with --script-only")
+    export.add_argument("-o", metavar="DIR", dest="folder", required=True, help="where to write them")
+    export.add_argument(
+        "--schedule", metavar="FILE", help="what run or explore wrote with --json, if not the recorded"
+    )
+    export.add_argument("--script-only", action="store_true", help="write the script, run nothing, write no issue")
+    export.add_argument(
+        "-n",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="how often to run the script, and each ablation (default: 3)",
+    )
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -279,6 +296,51 @@ def _replay(options: argparse.Namespace) -> int:
     if unproven(runs):
         return INCONCLUSIVE
     return SHOWN if runs[0].failed else OK
+
+
+def _export(options: argparse.Namespace) -> int:
+    from repro import export
+    from repro.report import document
+
+    everything = options.race == "all"
+    if everything and (options.schedule or not options.script_only):
+        raise _Usage("all races at once only with --script-only, and without --schedule")
+    recordings = [
+        export.recorded(race, options.schedule) for race in (races.names() if everything else [options.race])
+    ]
+    console = _console(options)
+    # Before the long part, so that there is something to keep if that is interrupted.
+    scripts = [export.write(recording) for recording in recordings]
+    files = [_put(options.folder, script.file, script.text) for script in scripts]
+    if options.script_only:
+        console.print("\n".join(files), soft_wrap=True)
+        return OK
+    with _progress() as progress:
+        bar = progress.add_task("runs", total=export.runs(options.n))
+        exported = export.export(recordings[0], times=options.n, on_run=lambda: progress.advance(bar))
+    files = [
+        _put(options.folder, exported.script.file, exported.script.text),
+        _put(options.folder, "issue.md", exported.issue),
+    ]
+    console.print(f"{options.race} on torch {exported.torch}: shown {exported.shown} of {options.n} times")
+    for file in files:
+        console.print(f"  {file}")
+    content = {"race": options.race, "files": files, "said": [trial.said for trial in exported.trials]}
+    _write(options, document.envelope("export", exported.torch, content, seeds=[]))
+    if exported.shown == options.n:
+        return OK
+    return SHOWN if all(trial.clean for trial in exported.trials) else INCONCLUSIVE
+
+
+def _put(folder: str, name: str, text: str) -> str:
+    """Write one file; returns where it is."""
+    path = Path(folder, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _Usage(f"cannot write {str(path)!r}: {error.strerror}; give -o another folder") from None
+    return str(path)
 
 
 def _measure(

@@ -5,3 +5,59 @@ write, a ``forward`` or a backend, inside the window that a seam of torch marks.
 places they do. A hand-over for which the form has no place goes into a wrapped function of torch, and the script says
 so.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from repro import preflight, races, recording
+from repro.expectations import fixtures
+from repro.export import issue
+from repro.export.issue import runs
+from repro.export.script import Script, write
+from repro.export.trial import Trial, run
+from repro.interleave.schedule import ScheduleError
+from repro.recording import Recording
+
+__all__ = ["Exported", "Script", "Trial", "export", "recorded", "runs", "write"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """``script`` and ``issue`` as they are to be written, and what the runs of the script came to on ``torch``."""
+
+    script: Script
+    issue: str
+    trials: list[Trial]
+    torch: str
+
+    @property
+    def shown(self) -> int:
+        return sum(trial.shown for trial in self.trials)
+
+
+def recorded(race: str, file: str | None = None) -> Recording:
+    """What ``file`` recorded of ``race``, or what this package did. Raises what :func:`repro.recording.load` does."""
+    races.documentation(race)
+    found = recording.load(file or str(fixtures() / "schedules" / f"{race}.json"))
+    if found.race != race:
+        raise ScheduleError(f"{file} is a recording of {found.race}, not of {race}")
+    return found
+
+
+def export(recording: Recording, *, times: int, on_run: Callable[[], None]) -> Exported:
+    """Write the script of ``recording``, run it ``times`` times and under other backends, and write the issue.
+
+    ``on_run`` is told of each run. Raises :class:`repro.interleave.ScheduleError` and
+    :class:`repro.preflight.NotReady`.
+    """
+    torch = preflight.torch_version()
+    written = write(recording)
+    if written.wrapped:
+        without = write(recording, wrap=False)
+        shown = sum(run(without.text).shown for _ in range(times))
+        written = write(recording, unwrapped=f"{shown} of {times} times on torch {torch}")
+    trials = issue.trials(written, times, on_run)
+    text = issue.write(recording, written, trials, torch, on_run)
+    return Exported(written, text, trials, torch)

@@ -65,7 +65,7 @@ def write(recording: Recording, script: Script, seen: list[Trial], torch: str, o
         columns=columns(recording),
         ablation=ablation,
         releases=[(range_, _in_words(kind)) for range_, kind in recorded(recording.race, NONE)],
-        upstream=upstream,
+        upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),
         native="",
         versions=_versions(),
@@ -87,7 +87,9 @@ def columns(recording: Recording) -> str:
         place, _, to = rest.partition(">")
         place = place.removesuffix("#1")
         if to or place in ("start", "end"):
-            rows.append([f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names])
+            rows.append(
+                [f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names]
+            )
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines) if len(names) > 1 else ""

@@ -83,21 +83,22 @@ class Script:
         return (ast.get_docstring(ast.parse(self.text)) or "").split("\n\n")
 
 
-def write(recording: Recording, *, unwrapped_rate: str = "not measured") -> Script:
+def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do not know how often") -> Script:
     """The script of what was recorded.
 
-    ``unwrapped_rate`` says how often the race shows where no function of torch is wrapped, and is told where one is.
-    Raises :class:`repro.interleave.ScheduleError` where no script can be made.
+    Without ``wrap`` the hand-overs that need a function of torch wrapped are left out; ``unwrapped`` says how often
+    the race shows then, and is told where one is wrapped. Raises :class:`repro.interleave.ScheduleError` where no
+    script can be made.
     """
     form = _FORMS.get_template(f"{recording.race}.py.j2")
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))
     form.render(_context(recording, first, [], ""))
-    places = _Places(_renumbered(first))
+    places = _Places(_renumbered(first, wrap))
     stray = [each for each in places.hand_overs if each.address not in first.placed]
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
-    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped_rate))))
+    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped))))
     return Script(name(recording.race), text, wrapped)
 
 
@@ -136,17 +137,17 @@ def _hand_overs(recording: Recording) -> list[HandOver]:
     return [HandOver(number, switch) for number, switch in enumerate([*found, *left], start=1)]
 
 
-def _renumbered(first: _Places) -> list[HandOver]:
+def _renumbered(first: _Places, wrap: bool) -> list[HandOver]:
     """Without the waits that have no place; before such a wait the thread that holds the lock must have patience."""
     kept: list[HandOver] = []
     for each in first.hand_overs:
-        if each.waits and each.address not in first.placed:
+        if each.address in first.placed or (wrap and not each.waits):
+            kept.append(replace(each, number=len(kept) + 1))
+        elif each.waits:
             kept = [
                 replace(other, patience=_PATIENCE) if other.switch.thread == each.switch.to else other
                 for other in kept
             ]
-        else:
-            kept.append(replace(each, number=len(kept) + 1))
     return kept
 
 
@@ -183,12 +184,10 @@ def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
         return ""
     which = " and ".join(f"hand-over {each.number}" for each in stray)
     wrapped = "".join(f"    {target}\n" for target in targets)
-    return f"No code that users write runs at {which}, so this wraps\n{wrapped}With nothing wrapped it shows: {rate}."
+    return f"No code that users write runs at {which}, so this wraps\n{wrapped}With nothing wrapped it shows {rate}."
 
 
-def _context(
-    recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str
-) -> dict[str, Any]:
+def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str) -> dict[str, Any]:
     return {
         "title": races.documentation(recording.race).partition("\n")[0],
         "file": name(recording.race),
