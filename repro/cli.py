@@ -145,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how often to run the script, and each ablation (default: 3)",
     )
+    export.add_argument("--c-trace", action="store_true", help="of a crash, the native stacks too (needs gdb)")
     export.set_defaults(command=_export)
     return parser
 
@@ -317,7 +318,9 @@ def _export(options: argparse.Namespace) -> int:
         return OK
     with _progress() as progress:
         bar = progress.add_task("runs", total=export.runs(options.n))
-        exported = export.export(recordings[0], times=options.n, on_run=lambda: progress.advance(bar))
+        exported = export.export(
+            recordings[0], times=options.n, native=options.c_trace, on_run=lambda: progress.advance(bar)
+        )
     files = [
         _put(options.folder, exported.script.file, exported.script.text),
         _put(options.folder, "issue.md", exported.issue),

@@ -22,7 +22,7 @@ from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.preflight import torch_version
 
-COMMANDS = ("list", "run", "explore", "matrix", "replay")
+COMMANDS = ("list", "run", "explore", "matrix", "replay", "export")
 RACE = "tracing-bystander"
 
 

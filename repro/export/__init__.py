@@ -9,7 +9,7 @@ so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from repro import preflight, races, recording
 from repro.expectations import fixtures
@@ -46,11 +46,11 @@ def recorded(race: str, file: str | None = None) -> Recording:
     return found
 
 
-def export(recording: Recording, *, times: int, on_run: Callable[[], None]) -> Exported:
+def export(recording: Recording, *, times: int, native: bool = False, on_run: Callable[[], None]) -> Exported:
     """Write the script of ``recording``, run it ``times`` times and under other backends, and write the issue.
 
-    ``on_run`` is told of each run. Raises :class:`repro.interleave.ScheduleError` and
-    :class:`repro.preflight.NotReady`.
+    With ``native`` the issue of a crash has its native stacks. ``on_run`` is told of each run. Raises
+    :class:`repro.interleave.ScheduleError` and :class:`repro.preflight.NotReady`.
     """
     torch = preflight.torch_version()
     written = write(recording)
@@ -59,5 +59,5 @@ def export(recording: Recording, *, times: int, on_run: Callable[[], None]) -> E
         shown = sum(run(without.text).shown for _ in range(times))
         written = write(recording, unwrapped=f"{shown} of {times} times on torch {torch}")
     trials = issue.trials(written, times, on_run)
-    text = issue.write(recording, written, trials, torch, on_run)
+    text = issue.write(recording, written, trials, torch, on_run, native=native)
     return Exported(written, text, trials, torch)

@@ -14,7 +14,7 @@ from repro import races
 from repro.expectations import recorded
 from repro.export.script import Script
 from repro.export.scrub import scrub
-from repro.export.trial import Trial, run
+from repro.export.trial import Trial, native_stacks, run
 from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.recording import Recording
@@ -41,8 +41,19 @@ def trials(script: Script, times: int, on_run: Callable[[], None]) -> list[Trial
     return [_one(script, _DEFAULT, on_run) for _ in range(times)]
 
 
-def write(recording: Recording, script: Script, seen: list[Trial], torch: str, on_run: Callable[[], None]) -> str:
-    """The issue, in Markdown. Runs the script under other backends, as often as it was run as it is."""
+def write(
+    recording: Recording,
+    script: Script,
+    seen: list[Trial],
+    torch: str,
+    on_run: Callable[[], None],
+    *,
+    native: bool = False,
+) -> str:
+    """The issue, in Markdown. Runs the script under other backends, as often as it was run as it is.
+
+    With ``native`` a script that died is run under gdb too.
+    """
     times = len(seen)
     ablation = [
         {
@@ -67,7 +78,7 @@ def write(recording: Recording, script: Script, seen: list[Trial], torch: str, o
         releases=[(range_, _in_words(kind)) for range_, kind in recorded(recording.race, NONE)],
         upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),
-        native="",
+        native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
         versions=_versions(),
     )
     return scrub(text)
@@ -96,7 +107,7 @@ def columns(recording: Recording) -> str:
 
 
 def _one(script: Script, settings: dict[str, str], on_run: Callable[[], None]) -> Trial:
-    trial = run(script.text, settings=settings)
+    trial = run(script.text, file=script.file, settings=settings)
     on_run()
     return trial
 

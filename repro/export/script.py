@@ -29,7 +29,7 @@ _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
 _NOTHING = "\N{NULL}"
 # Seconds until a thread goes on that handed over while it holds a lock which the other turned out to need.
-_PATIENCE = 60
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 # Seconds; a script bounds itself below that.
 _BOUND = 900
 BUG, CLEAN, SAYS_NOTHING = 1, 0, 3
+_STACKS = "---- native stacks ----"
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,21 @@ class Trial:
         return last if self.shown or self.clean or self.code == SAYS_NOTHING else f"exit code {self.code}: {last}"
 
 
-def run(script: str, *, settings: Mapping[str, str] | None = None, python: str = sys.executable) -> Trial:
-    """Run the text of a script once; ``settings`` are environment variables for it, such as ``BACKEND``."""
+def run(
+    text: str, *, file: str = "script.py", settings: Mapping[str, str] | None = None, under: Sequence[str] = ()
+) -> Trial:
+    """Run a script's ``text`` once, ``under`` another command such as a debugger.
+
+    ``settings`` are environment variables for it, such as ``BACKEND``.
+    """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "script.py")
-        path.write_text(script, encoding="utf-8")
+        path = Path(folder, file)
+        path.write_text(text, encoding="utf-8")
         try:
             # -I: neither the folder that it is in, nor PYTHONPATH, nor the user's own packages.
             done = subprocess.run(
-                [python, "-I", "-X", "faulthandler", str(path)],
+                [*under, sys.executable, "-I", "-X", "faulthandler", str(path)],
                 cwd=folder,
                 env={**inherited, **(settings or {})},
                 stdout=subprocess.PIPE,
@@ -63,3 +70,18 @@ def run(script: str, *, settings: Mapping[str, str] | None = None, python: str =
             output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
             return Trial(SAYS_NOTHING, f"{output}\nno answer in {_BOUND} seconds")
     return Trial(done.returncode, done.stdout)
+
+
+def native_stacks(text: str, *, file: str, attempts: int) -> str:
+    """Where a script dies, as gdb sees it: the native stacks of all threads. In words why there are none."""
+    debugger = shutil.which("gdb")
+    if debugger is None:
+        return "no native stacks: gdb is not installed"
+    under = [debugger, "-nx", "-batch", "-return-child-result"]
+    for command in ("set pagination off", "run", f"echo {_STACKS}\\n", "thread apply all backtrace 40"):
+        under += ["-ex", command]
+    for _ in range(attempts):
+        before, found, stacks = run(text, file=file, under=[*under, "--args"]).output.partition(f"{_STACKS}\n")
+        if found and "received signal" in before:
+            return stacks.strip()
+    return f"no native stacks: it did not die in {attempts} runs under gdb"
