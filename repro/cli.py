@@ -72,6 +72,7 @@ def _check_target(target: str) -> None:
 def _bad_input() -> tuple[type[Exception], ...]:
     from repro.expectations import ExpectationError
     from repro.interleave.schedule import ScheduleError
+    from repro.interleave.shrink import Unsteady
     from repro.preflight import NotReady
     from repro.report.document import Unwritable
     from repro.sandbox import SandboxError
@@ -85,6 +86,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
         NotReady,
         Unwritable,
         SandboxError,
+        Unsteady,
     )
 
 
@@ -144,6 +146,11 @@ def _parser() -> argparse.ArgumentParser:
         default=3,
         metavar="N",
         help="how often to run the script, and each ablation (default: 3)",
+    )
+    export.add_argument(
+        "--minimise",
+        action="store_true",
+        help="take out of the script what the race does not need (some hundred runs)",
     )
     export.add_argument("--c-trace", action="store_true", help="of a crash, the native stacks too (needs gdb)")
     export.set_defaults(command=_export)
@@ -319,7 +326,11 @@ def _export(options: argparse.Namespace) -> int:
     with _progress() as progress:
         bar = progress.add_task("runs", total=export.runs(options.n))
         exported = export.export(
-            recordings[0], times=options.n, native=options.c_trace, on_run=lambda: progress.advance(bar)
+            recordings[0],
+            times=options.n,
+            smaller=options.minimise,
+            native=options.c_trace,
+            on_run=lambda: progress.advance(bar),
         )
     files = [
         _put(options.folder, exported.script.file, exported.script.text),

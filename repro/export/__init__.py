@@ -15,6 +15,7 @@ from repro import preflight, races, recording
 from repro.expectations import fixtures
 from repro.export import issue
 from repro.export.issue import runs
+from repro.export.minimise import minimise
 from repro.export.script import Script, write
 from repro.export.trial import Trial, run
 from repro.interleave.schedule import ScheduleError
@@ -46,11 +47,14 @@ def recorded(race: str, file: str | None = None) -> Recording:
     return found
 
 
-def export(recording: Recording, *, times: int, native: bool = False, on_run: Callable[[], None]) -> Exported:
+def export(
+    recording: Recording, *, times: int, smaller: bool = False, native: bool = False, on_run: Callable[[], None]
+) -> Exported:
     """Write the script of ``recording``, run it ``times`` times and under other backends, and write the issue.
 
-    With ``native`` the issue of a crash has its native stacks. ``on_run`` is told of each run. Raises
-    :class:`repro.interleave.ScheduleError` and :class:`repro.preflight.NotReady`.
+    With ``smaller`` the script is minimised first; with ``native`` the issue of a crash has its native stacks.
+    ``on_run`` is told of each run but those of minimising. Raises :class:`repro.interleave.ScheduleError`,
+    :class:`repro.interleave.shrink.Unsteady` and :class:`repro.preflight.NotReady`.
     """
     torch = preflight.torch_version()
     written = write(recording)
@@ -58,6 +62,8 @@ def export(recording: Recording, *, times: int, native: bool = False, on_run: Ca
         without = write(recording, wrap=False)
         shown = sum(run(without.text).shown for _ in range(times))
         written = write(recording, unwrapped=f"{shown} of {times} times on torch {torch}")
+    if smaller:
+        written = minimise(written, times=times)
     trials = issue.trials(written, times, on_run)
     text = issue.write(recording, written, trials, torch, on_run, native=native)
     return Exported(written, text, trials, torch)
