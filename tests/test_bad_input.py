@@ -173,7 +173,15 @@ RECORDED = {
     "schema": 1,
     "torch": "2.13.0",
     "cells": [
-        {"race": RACE, "fix": "none", "schedule": "-", "seams": [], "trace": ["compiled:start#1"], "outcome": "ok"}
+        {
+            "race": RACE,
+            "fix": "none",
+            "schedule": "-",
+            "switches": [],
+            "seams": [],
+            "trace": ["compiled:start#1"],
+            "outcome": "ok",
+        }
     ],
 }
 
@@ -197,6 +205,7 @@ def cell(**changes: object) -> dict[str, object]:
         (cell(race="tracing-flag-leek"), "did you mean tracing-flag-leak"),
         (cell(fix="locks"), "did you mean lock?"),
         (cell(schedule="a>b"), ": the last cell: 'a>b' is not a switch; write THREAD:SEAM#VISIT>THREAD"),
+        (cell(switches=["a>b taken"]), ": the last cell: 'a>b' is not a switch; write THREAD:SEAM#VISIT>THREAD"),
         (cell(outcome="good"), ": the last cell: 'good' is not an outcome"),
         (cell(trace=["a:start#1", 3]), ": the last cell: 'trace[1]' is of type int, not str"),
     ],

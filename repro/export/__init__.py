@@ -18,6 +18,7 @@ from repro.export.issue import runs
 from repro.export.minimise import minimise
 from repro.export.script import Script, write
 from repro.export.trial import Trial, run
+from repro.fixes import NONE
 from repro.interleave.schedule import ScheduleError
 from repro.recording import Recording
 
@@ -39,11 +40,16 @@ class Exported:
 
 
 def recorded(race: str, file: str | None = None) -> Recording:
-    """What ``file`` recorded of ``race``, or what this package did. Raises what :func:`repro.recording.load` does."""
+    """What ``file`` recorded of ``race`` without a fix, or else what this package did.
+
+    Raises :class:`repro.interleave.ScheduleError` and :class:`repro.races.UnknownRace`.
+    """
     races.documentation(race)
     found = recording.load(file or str(fixtures() / "schedules" / f"{race}.json"))
     if found.race != race:
         raise ScheduleError(f"{file} is a recording of {found.race}, not of {race}")
+    if found.fix != NONE:
+        raise ScheduleError(f"{file} was recorded under {found.fix}; a script has no fix, so give one without")
     return found
 
 

@@ -133,15 +133,6 @@ def test_what_run_wrote_exports_as_the_recorded_one(tmp_path):
     assert script.read_text() == export.write(export.recorded("patcher-bystander")).text
 
 
-def test_a_recording_of_another_race_is_refused(tmp_path):
-    written = tmp_path / "other.json"
-    written.write_text(json.dumps({"schema": 1, "torch": "2.13.0", "cells": [CELL]}))
-
-    message = refused("export", "stance-left", "--schedule", str(written), "-o", str(tmp_path / "out"))
-    assert message == f"{written} is a recording of stance-leak, not of stance-left"
-    assert not (tmp_path / "out").exists()
-
-
 CELL = {
     "race": "stance-leak",
     "fix": "none",
@@ -151,6 +142,23 @@ CELL = {
     "trace": ["debugging:start#1", "debugging:in-stance#1>compiled"],
     "outcome": "dense",
 }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "is a recording of stance-leak, not of stance-left"),
+        ({"race": "stance-left", "fix": "lock"}, "was recorded under lock; a script has no fix, so give one without"),
+    ],
+)
+def test_a_recording_that_is_not_of_this_race_without_a_fix_is_refused(tmp_path, changes, message):
+    written = tmp_path / "other.json"
+    written.write_text(json.dumps({"schema": 1, "torch": "2.13.0", "cells": [{**CELL, **changes}]}))
+
+    assert refused("export", "stance-left", "--schedule", str(written), "-o", str(tmp_path / "out")) == (
+        f"{written} {message}"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_all_races_at_once_are_scripts_only(tmp_path):
