@@ -4,6 +4,11 @@ A race's *form* (``forms/RACE.py.j2``) is its script with places where threads m
 write, a ``forward`` or a backend, inside the window that a seam of torch marks. The recording says at which of the
 places they do. A hand-over for which the form has no place goes into a wrapped function of torch, and the script says
 so.
+
+A form extends ``_script.py.j2``, which has what all scripts share. ``{{ at("tracer:in-forward#1", "why") }}`` is a
+place: at these addresses of a schedule the thread is here, inside the same window. What ``test_fn`` looks at is what
+a user would see. A form is right when its script shows the race on a release that has it, and is clean on one that
+has not.
 """
 
 from __future__ import annotations

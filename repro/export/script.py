@@ -90,7 +90,7 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do no
     the race shows then, and is told where one is wrapped. Raises :class:`repro.interleave.ScheduleError` where no
     script can be made.
     """
-    form = _FORMS.get_template(f"{recording.race}.py.j2")
+    form = _form(recording.race)
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))
     form.render(_context(recording, first, [], ""))
@@ -100,6 +100,15 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do no
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
     text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped))))
     return Script(name(recording.race), text, wrapped)
+
+
+def _form(race: str) -> jinja2.Template:
+    try:
+        return _FORMS.get_template(f"{race}.py.j2")
+    except jinja2.TemplateNotFound:
+        raise ScheduleError(
+            f"{race} has no form yet; write repro/export/forms/{race}.py.j2 after one beside it"
+        ) from None
 
 
 class _Places:

@@ -122,6 +122,11 @@ def test_a_point_that_no_script_has_is_refused():
         export.write(asking(LEAK, "uncompiled:of-mine#1>compiled"))
 
 
+def test_a_race_without_a_form_is_told_what_to_write():
+    with pytest.raises(ScheduleError, match=r"a-race has no form yet; write repro/export/forms/a-race\.py\.j2"):
+        export.write(replace(export.recorded(LEAK), race="a-race"))
+
+
 def test_what_run_wrote_exports_as_the_recorded_one(tmp_path):
     written = tmp_path / "run.json"
     assert command("run", "patcher-bystander", "--json", str(written)).returncode == 1
