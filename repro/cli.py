@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from repro import __version__, fixes, races
@@ -80,6 +81,7 @@ def _check_targets(options: argparse.Namespace) -> None:
 def _bad_input() -> tuple[type[Exception], ...]:
     from repro.expectations import ExpectationError
     from repro.interleave.schedule import ScheduleError
+    from repro.interleave.shrink import Unsteady
     from repro.preflight import NotReady
     from repro.report.document import Unwritable
     from repro.results import ReportError
@@ -97,6 +99,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
         Unwritable,
         ReportError,
         SandboxError,
+        Unsteady,
     )
 
 
@@ -160,6 +163,28 @@ def _parser() -> argparse.ArgumentParser:
     surface.add_argument("--torch", metavar="T", help=f"{what} (default: the installed torch)")
     surface.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from A to B instead; each as T")
     surface.set_defaults(command=_surface)
+
+    export = _command(commands, "export", "a script that shows one race and needs torch alone, and an issue to file")
+    export.add_argument("race", metavar="RACE", help="or all, with --script-only")
+    export.add_argument("-o", metavar="DIR", dest="folder", required=True, help="where to write them")
+    export.add_argument(
+        "--schedule", metavar="FILE", help="what run or explore wrote with --json, if not the recorded"
+    )
+    export.add_argument("--script-only", action="store_true", help="write the script, run nothing, write no issue")
+    export.add_argument(
+        "-n",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="how often to run the script, and each ablation (default: 3)",
+    )
+    export.add_argument(
+        "--minimise",
+        action="store_true",
+        help="take out of the script what the race does not need (some hundred runs)",
+    )
+    export.add_argument("--c-trace", action="store_true", help="of a crash, the native stacks too (needs gdb)")
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -604,6 +629,55 @@ def _surface(options: argparse.Namespace) -> int:
         _say(f"nothing to inventory: {nothing}")
         return INCONCLUSIVE
     return OK
+
+
+def _export(options: argparse.Namespace) -> int:
+    from repro import export
+    from repro.report import document
+
+    everything = options.race == "all"
+    if everything and (options.schedule or not options.script_only):
+        raise _Usage("all races at once only with --script-only, and without --schedule")
+    recordings = [
+        export.recorded(race, options.schedule) for race in (races.names() if everything else [options.race])
+    ]
+    console = _console(options)
+    # Before the long part, so that there is something to keep if that is interrupted.
+    scripts = [export.write(recording) for recording in recordings]
+    files = [_put(options.folder, script.file, script.text) for script in scripts]
+    if options.script_only:
+        console.print("\n".join(files), soft_wrap=True)
+        return OK
+    with _progress() as progress:
+        bar = progress.add_task("runs", total=export.runs(options.n))
+        exported = export.export(
+            recordings[0],
+            times=options.n,
+            smaller=options.minimise,
+            native=options.c_trace,
+            on_run=lambda: progress.advance(bar),
+        )
+    files = [
+        _put(options.folder, exported.script.file, exported.script.text),
+        _put(options.folder, "issue.md", exported.issue),
+    ]
+    console.print(f"{options.race} on torch {exported.torch}: shown {exported.shown} of {options.n} times")
+    for file in files:
+        console.print(f"  {file}")
+    content = {"race": options.race, "files": files, "said": [trial.said for trial in exported.trials]}
+    _write(options, document.envelope("export", exported.torch, content, seeds=[]))
+    return OK if exported.shown == options.n or all(trial.clean for trial in exported.trials) else INCONCLUSIVE
+
+
+def _put(folder: str, name: str, text: str) -> str:
+    """Write one file; returns where it is."""
+    path = Path(folder, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _Usage(f"cannot write {str(path)!r}: {error.strerror}; give -o another folder") from None
+    return str(path)
 
 
 def _measure(

@@ -71,6 +71,17 @@ def expected(race: str, fix: str, torch: str, folder: Path | None = None) -> Exp
     return None
 
 
+def recorded(race: str, fix: str, folder: Path | None = None) -> list[tuple[str, Kind]]:
+    """Every range of releases that is written down for ``race`` under ``fix``, and what it comes to there.
+
+    Raises :class:`ExpectationError`.
+    """
+    path = (folder or fixtures() / "expectations") / f"{race}.toml"
+    if not path.is_file():
+        return []
+    return [(str(entry["torch"]), entry["outcomes"][fix]) for entry in _read(path) if fix in entry["outcomes"]]
+
+
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")

@@ -30,7 +30,8 @@ SCHEMA = 1
 class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
-    ``workloads`` ``None`` are the race's own.
+    ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
+    switch. ``workloads`` ``None`` are the race's own.
     """
 
     race: str
@@ -40,6 +41,7 @@ class Recording:
     seams: tuple[str, ...]
     trace: tuple[str, ...]
     outcome: Kind
+    asked: Schedule
     workloads: tuple[Workload, ...] | None = None
 
     def experiment(self) -> Experiment:
@@ -126,6 +128,7 @@ def load(file: str, torch: str | None = None) -> Recording:
         seams=strings(cell, "seams", where),
         trace=strings(cell, "trace", where),
         outcome=outcome_named(required(cell, "outcome", str, where), where),
+        asked=_asked(cell, where),
         workloads=_workloads(cell, where),
     )
     races.documentation(recording.race)
@@ -193,6 +196,13 @@ def _schedule(line: str, where: str) -> Schedule:
         return Schedule.parse(line)
     except ScheduleError as error:
         raise ScheduleError(f"{where}: {error}") from None
+
+
+def _asked(cell: Any, where: str) -> Schedule:
+    """The switches that were asked for, also those that were refused; else the ones that were taken."""
+    if "switches" not in cell:
+        return _schedule(required(cell, "schedule", str, where), where)
+    return _schedule(", ".join(line.partition(" ")[0] for line in strings(cell, "switches", where)) or "-", where)
 
 
 def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:

@@ -182,7 +182,15 @@ RECORDED = {
     "schema": 1,
     "torch": "2.13.0",
     "cells": [
-        {"race": RACE, "fix": "none", "schedule": "-", "seams": [], "trace": ["compiled:start#1"], "outcome": "ok"}
+        {
+            "race": RACE,
+            "fix": "none",
+            "schedule": "-",
+            "switches": [],
+            "seams": [],
+            "trace": ["compiled:start#1"],
+            "outcome": "ok",
+        }
     ],
 }
 
@@ -206,6 +214,7 @@ def cell(**changes: object) -> dict[str, object]:
         (cell(race="tracing-flag-leek"), "did you mean tracing-flag-leak"),
         (cell(fix="locks"), "did you mean lock or file-lock?"),
         (cell(schedule="a>b"), ": the last cell: 'a>b' is not a switch; write THREAD:SEAM#VISIT>THREAD"),
+        (cell(switches=["a>b taken"]), ": the last cell: 'a>b' is not a switch; write THREAD:SEAM#VISIT>THREAD"),
         (cell(outcome="good"), ": the last cell: 'good' is not an outcome"),
         (cell(trace=["a:start#1", 3]), ": the last cell: 'trace[1]' is of type int, not str"),
     ],

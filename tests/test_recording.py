@@ -46,7 +46,7 @@ def recorded(path, observation: Observation, fix: str = NONE) -> Recording:
 
 
 def test_what_run_writes_is_read_back(tmp_path):
-    recording = recorded(tmp_path / "x.json", seen(), "lock")
+    recording = recorded(tmp_path / "x.json", seen(fates="refused"), "lock")
     trace = ("a:start#1>b", "b:start#1", "b:fx.trace#1>a", "a:end#1>b", "b:end#1")
     assert recording == Recording(
         race=RACE,
@@ -56,6 +56,8 @@ def test_what_run_writes_is_read_back(tmp_path):
         seams=("fx.trace", "compile_lock"),
         trace=trace,
         outcome=Kind.ERROR,
+        # What was meant to be followed, whatever became of it.
+        asked=Schedule.parse("a:start#1>b"),
     )
     assert recording.experiment() == Experiment(race=RACE, fix="lock", strategy=Replay(Schedule.parse(LINE)))
 
@@ -75,7 +77,7 @@ def test_the_last_cell_counts_and_fields_of_a_later_release_are_ignored(tmp_path
     assert load(str(path)) == was
 
 
-@pytest.mark.parametrize("field", ["race", "fix", "schedule", "seams", "trace", "outcome"])
+@pytest.mark.parametrize("field", ["race", "fix", "schedule", "switches", "seams", "trace", "outcome"])
 def test_a_missing_field_is_named_with_its_file(tmp_path, field):
     path = tmp_path / "x.json"
     recorded(path, seen())

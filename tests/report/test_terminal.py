@@ -150,7 +150,16 @@ def test_a_long_reason_is_not_broken_where_the_terminal_ends():
     assert f"  schedule: {LINE}\n" in text
 
 
-RECORDED = Recording("a-race", "lock", "2.13.0+cpu", Schedule.parse(LINE), (), tuple(map(str, STEPS)), Kind.ERROR)
+RECORDED = Recording(
+    race="a-race",
+    fix="lock",
+    torch="2.13.0+cpu",
+    schedule=Schedule.parse(LINE),
+    seams=(),
+    trace=tuple(map(str, STEPS)),
+    outcome=Kind.ERROR,
+    asked=Schedule.parse(LINE),
+)
 
 
 def test_replays_tell_how_often_the_outcome_came_again():

@@ -1,0 +1,128 @@
+"""The issue to file with a script: what it shows here, run for real, in the fields of PyTorch's form."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+
+from repro import races
+from repro.expectations import recorded
+from repro.export.script import Script
+from repro.export.scrub import scrub
+from repro.export.trial import Trial, native_stacks, run
+from repro.fixes import NONE
+from repro.outcome import Kind
+from repro.recording import Recording
+
+_DEFAULT: dict[str, str] = {}
+_SETTINGS = [
+    {"BACKEND": "eager"},
+    {"BACKEND": "aot_eager"},
+    {"BACKEND": "inductor"},
+    {"BACKEND": "inductor", "DYNAMIC": "True"},
+    {"BACKEND": "inductor", "DYNAMIC": "False"},
+]
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def trials(script: Script, times: int, on_run: Callable[[], None]) -> list[Trial]:
+    """Run it ``times`` times as it is; ``on_run`` is told of each."""
+    return [_one(script, _DEFAULT, on_run) for _ in range(times)]
+
+
+def write(
+    recording: Recording,
+    script: Script,
+    seen: list[Trial],
+    torch: str,
+    on_run: Callable[[], None],
+    *,
+    native: bool = False,
+) -> str:
+    """The issue, in Markdown. Runs the script under other backends, as often as it was run as it is.
+
+    With ``native`` a script that died is run under gdb too.
+    """
+    times = len(seen)
+    ablation = [
+        {
+            "backend": settings["BACKEND"],
+            "dynamic": settings.get("DYNAMIC", "None"),
+            "said": _together([_one(script, settings, on_run) for _ in range(times)]),
+        }
+        for settings in _SETTINGS
+    ]
+    loudest = next((trial for trial in seen if trial.shown), seen[0])
+    text = _TEMPLATES.get_template("issue.md.j2").render(
+        title=script.title,
+        story=script.story,
+        torch=torch,
+        shown=sum(trial.shown for trial in seen),
+        times=times,
+        file=script.file,
+        script=script.text,
+        wrapped=script.wrapped,
+        columns=columns(recording),
+        ablation=ablation,
+        releases=[(range_, _in_words(kind)) for range_, kind in recorded(recording.race, NONE)],
+        upstream=races.load(recording.race).upstream,
+        log=loudest.output.strip(),
+        native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
+        versions=_versions(),
+    )
+    return scrub(text)
+
+
+def runs(times: int) -> int:
+    """How many runs of the script an issue takes."""
+    return times * (1 + len(_SETTINGS))
+
+
+def columns(recording: Recording) -> str:
+    """Where each thread began, handed over and ended: a column per thread, empty where there is one thread only."""
+    names = list(dict.fromkeys(step.partition(":")[0] for step in recording.trace))
+    rows = [names]
+    for step in recording.trace:
+        thread, _, rest = step.partition(":")
+        place, _, to = rest.partition(">")
+        place = place.removesuffix("#1")
+        if to or place in ("start", "end"):
+            rows.append(
+                [f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names]
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines) if len(names) > 1 else ""
+
+
+def _one(script: Script, settings: dict[str, str], on_run: Callable[[], None]) -> Trial:
+    trial = run(script.text, file=script.file, settings=settings)
+    on_run()
+    return trial
+
+
+def _together(seen: list[Trial]) -> str:
+    counted = Counter(trial.said for trial in seen)
+    return "; ".join(said if len(seen) == 1 else f"{count} of {len(seen)}: {said}" for said, count in counted.items())
+
+
+def _in_words(kind: Kind) -> str:
+    return "clean" if kind is Kind.OK else str(kind)
+
+
+def _versions() -> str:
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "torch.utils.collect_env"], capture_output=True, text=True, errors="replace"
+    )
+    return done.stdout.strip() or f"collect_env failed: {done.stderr.strip()}"

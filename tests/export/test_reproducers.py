@@ -1,0 +1,92 @@
+"""The exported script of every race: up to date, readable, alone with torch, and right as often as it is run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import pytest
+
+from repro import export, races
+from repro.expectations import expected, fixtures
+from repro.export.script import name
+from repro.export.trial import Trial, run
+from repro.fixes import NONE
+from repro.outcome import Kind
+from repro.preflight import torch_version
+
+FOLDER = fixtures() / "reproducers"
+# Ten times each in CI too: one that fails, and one that leaves something behind.
+OFTEN = ["patcher-bystander", "tracing-flag-leak"]
+
+
+def text(race: str) -> str:
+    return (FOLDER / name(race)).read_text(encoding="utf-8")
+
+
+def right(race: str, trial: Trial) -> bool:
+    """Whether a run came to what this release is known to do."""
+    known = expected(race, NONE, torch_version())
+    assert known is not None
+    return trial.clean if known.outcome is Kind.OK else trial.shown
+
+
+def test_every_race_has_one_and_nothing_else_does():
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(map(name, races.names()))
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_it_is_what_the_recording_gives(race):
+    assert text(race) == export.write(export.recorded(race)).text, (
+        "stale; write it again: python -m repro export all --script-only -o fixtures/reproducers"
+    )
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_it_imports_torch_and_the_standard_library_only(race):
+    imported = set()
+    for node in ast.walk(ast.parse(text(race))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported - set(sys.stdlib_module_names) == {"torch"}
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_it_wraps_nothing_of_torch(race):
+    assert export.write(export.recorded(race)).wrapped == ()
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_it_is_short_and_says_at_each_hand_over_why(race):
+    lines = text(race).splitlines()
+    hand_overs = [line for line in lines if line.lstrip().startswith("hand_over(")]
+
+    assert len(lines) <= 135
+    assert all("  # " in line for line in hand_overs)
+    assert f"HAND_OVERS = {len(hand_overs)}" in lines
+
+
+@pytest.mark.parametrize("race", races.names())
+def test_it_shows_the_race_where_the_release_has_it(race):
+    trial = run(text(race))
+
+    assert right(race, trial), trial.output
+
+
+def missed(race: str) -> list[str]:
+    """What those of ten runs said that did not come to what this release is known to do."""
+    return [trial.said for trial in (run(text(race)) for _ in range(10)) if not right(race, trial)]
+
+
+@pytest.mark.parametrize("race", OFTEN)
+def test_it_does_so_ten_times_of_ten(race):
+    assert missed(race) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("race", sorted({*races.names()} - {*OFTEN}))
+def test_so_does_every_other(race):
+    assert missed(race) == []
