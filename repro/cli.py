@@ -639,7 +639,7 @@ def _export(options: argparse.Namespace) -> int:
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
     recordings = [
-        export.recorded(race, options.schedule) for race in (races.names() if everything else [options.race])
+        export.recorded(race, options.schedule) for race in (export.formed() if everything else [options.race])
     ]
     console = _console(options)
     # Before the long part, so that there is something to keep if that is interrupted.

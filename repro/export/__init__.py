@@ -21,13 +21,13 @@ from repro.expectations import fixtures
 from repro.export import issue
 from repro.export.issue import runs
 from repro.export.minimise import minimise
-from repro.export.script import Script, write
+from repro.export.script import Script, formed, write
 from repro.export.trial import Trial, run
 from repro.fixes import NONE
 from repro.interleave.schedule import ScheduleError
 from repro.recording import Recording
 
-__all__ = ["Exported", "Script", "Trial", "export", "recorded", "runs", "write"]
+__all__ = ["Exported", "Script", "Trial", "export", "formed", "recorded", "runs", "write"]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from repro.interleave.schedule import ScheduleError, Switch
 from repro.recording import Recording
 from repro.torch_names import entries
 
+FORMS = Path(__file__).parent / "forms"
 _FORMS = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent / "forms"),
+    loader=jinja2.FileSystemLoader(FORMS),
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -102,12 +103,18 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do no
     return Script(name(recording.race), text, wrapped)
 
 
+def formed() -> list[str]:
+    """The races that have a form."""
+    return sorted(path.name.partition(".")[0] for path in FORMS.glob("[!_]*.py.j2"))
+
+
 def _form(race: str) -> jinja2.Template:
     try:
         return _FORMS.get_template(f"{race}.py.j2")
     except jinja2.TemplateNotFound:
         raise ScheduleError(
-            f"{race} has no form yet; write repro/export/forms/{race}.py.j2 after one beside it"
+            f"{race} has no form yet; write repro/export/forms/{race}.py.j2 after one beside it. There are: "
+            f"{', '.join(formed())}"
         ) from None
 
 
