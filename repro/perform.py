@@ -219,8 +219,8 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
         names = [THIRD, *names]
 
     def body(name: str, drive: by_processes.Drive) -> tuple[Outcome, list[Finding]]:
-        # The third must compile for itself, or it would have no window.
-        scene = Scene(experiment, replace(race, warm=race.warm and name != THIRD))
+        # The third must compile for itself, or it would have no window; what the race promises is not of it.
+        scene = Scene(experiment, replace(race, warm=False, graphs=None) if name == THIRD else race)
         part = scene.code.compiled(THIRD) if name == THIRD else scene.bodies[name]
         with _standing(race, scene):
             raised = drive(part)
