@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -10,6 +12,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch._inductor.ir
 import torch.fx.traceback
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -243,6 +246,22 @@ def patched_module_call() -> None:
 
     patched.__qualname__, patched.__module__ = original.__qualname__, original.__module__
     torch.nn.Module.__call__ = patched  # type: ignore[method-assign]
+
+
+def attribute_of_a_class() -> None:
+    torch._inductor.ir.FlexibleLayout.allow_indexing = True
+
+
+def function_beside_the_stack() -> None:
+    torch.cuda.set_rng_state = lambda *state: None  # type: ignore[method-assign,assignment]
+
+
+def filters_of_warnings() -> None:
+    warnings.simplefilter("ignore")
+
+
+def environment() -> None:
+    os.environ["LEFT_BY_A_TEST"] = "1"
 
 
 def frames_of(lengths: list[int]) -> int | None:

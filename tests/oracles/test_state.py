@@ -27,6 +27,11 @@ def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> No
         ("overlapping_annotations", "torch.fx.traceback.current_meta", ">=2.13"),
         ("config", "torch._dynamo.config.suppress_errors", ">=2.9"),
         ("patched_module_call", "torch.nn.Module.__call__", ">=2.9"),
+        # what only the inventory of the source names
+        ("attribute_of_a_class", "torch._inductor.ir.FlexibleLayout.allow_indexing", ">=2.9"),
+        ("function_beside_the_stack", "torch.cuda.set_rng_state", ">=2.9"),
+        ("filters_of_warnings", "warnings.filters", ">=2.9"),
+        ("environment", "os.environ", ">=2.9"),
     ],
 )
 def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str, releases: str) -> None:
