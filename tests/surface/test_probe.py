@@ -32,20 +32,21 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(file.read_text(encoding="utf-8"))["probes"]}
 
 
-SHOWN = [one for one in recorded().values() if one["verdict"] in ("stale", "lost", "seen")]
+RED = {"stale", "lost", "broken", "seen"}
+SHOWN = [one for one in recorded().values() if one["verdict"] in RED]
 
 
 def test_every_suspect_of_2_13_has_been_probed() -> None:
     file = fixtures() / "surface" / "probes-2.13.0.json"
     names = {one["name"] for one in json.loads(file.read_text(encoding="utf-8"))["probes"]}
-    assert names == {one.name for one in probe.suspects(surface.inventory("2.13.0"))}
+    assert names >= {one.name for one in probe.suspects(surface.inventory("2.13.0"))}
 
 
 def test_what_was_known_was_come_upon() -> None:
     if RELEASE != "2.13.0":
         pytest.skip("the probes of 2.13.0 are recorded")
     verdicts = {name: recorded()[name]["verdict"] for name in KNOWN}
-    assert set(verdicts.values()) <= {"stale", "lost", "seen"}, verdicts
+    assert set(verdicts.values()) <= RED, verdicts
 
 
 @pytest.mark.parametrize(
