@@ -17,7 +17,7 @@ from repro.report import document
 from repro.results import Place, Report
 from repro.verdict import Standing, matrix, places
 
-RELEASES = ["2.9.1", "2.13.0", "2.14.1"]
+RELEASES = sorted({str(record.version) for record in results.recorded()})
 # Those that need a CUDA device have their tests in tests/gpu.
 RACES = races.names_on(["cpu"])
 CELLS = places(RACES, fixes.names(), controls=True)
