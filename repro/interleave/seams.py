@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -194,12 +195,21 @@ class _Around(AbstractContextManager[Any]):
             self._visit()
         value = self._real.__enter__()
         if self._where == "entered":
-            self._visit()
+            try:
+                self._visit()
+            except BaseException:
+                # Who is left inside is never asked to leave: __exit__ follows only on an __enter__ that returned.
+                self._real.__exit__(*sys.exc_info())
+                raise
         return value
 
     def __exit__(self, *exception: Any) -> bool | None:
         if self._where == "exiting":
-            self._visit()
+            try:
+                self._visit()
+            except BaseException:
+                self._real.__exit__(*sys.exc_info())
+                raise
         swallowed = self._real.__exit__(*exception)
         if self._where == "exited":
             self._visit()

@@ -22,8 +22,10 @@ def caller() -> int:
 @contextmanager
 def managed() -> Iterator[str]:
     log.append("enter")
-    yield "value"
-    log.append("exit")
+    try:
+        yield "value"
+    finally:
+        log.append("exit")
 
 
 class Base:

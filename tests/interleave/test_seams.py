@@ -60,6 +60,27 @@ def test_around_a_context_manager(where, log):
     assert standing.visits == {"here": 1}
 
 
+@pytest.mark.parametrize(
+    ("where", "log"),
+    [
+        ("entering", []),
+        ("entered", ["enter", "exit"]),
+        ("exiting", ["enter", "body", "exit"]),
+        ("exited", ["enter", "body", "exit"]),
+    ],
+)
+def test_who_is_interrupted_at_a_context_manager_leaves_it(where, log, monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("repro.interleave.seams.point", interrupted)
+    # As long as the traceback is held, nothing inside is closed for being collected.
+    with Seams([seam("managed", where)]), pytest.raises(KeyboardInterrupt) as held:
+        use_managed()
+
+    assert (subject.log, held.type) == (log, KeyboardInterrupt)
+
+
 @pytest.mark.parametrize(("where", "log"), [("before", ["<here>", "plain"]), ("after", ["plain", "<here>"])])
 def test_around_a_function(where, log):
     assert trace([seam("plain", where)], lambda: subject.plain(4))[:2] == (log, 5)
