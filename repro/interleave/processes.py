@@ -20,7 +20,11 @@ from typing import Any
 
 import psutil
 
-from repro.interleave.scheduler import PATIENCE, Fate, Run, Stillness, Strategy, Turns, current, drive
+from repro.interleave.scheduler import Fate, Run, Stillness, Strategy, Turns, current, drive
+
+# Seconds of stillness, as in the scheduler; but file locks are modelled here, so that nobody waits for what another
+# process compiles.
+PATIENCE = 15.0
 
 # Runs a part under the schedule and returns what it raised.
 Drive = Callable[[Callable[[], Any]], "BaseException | None"]

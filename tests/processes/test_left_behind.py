@@ -18,6 +18,8 @@ def inventory(laboratory: Laboratory) -> tuple[set[Path], set[psutil.Process]]:
     return kept, set(psutil.Process().children(recursive=True))
 
 
+# It looks at all that is in the cache directory, where tests beside it are at work.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("race", "fix", "kind"),
     [
