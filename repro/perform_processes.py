@@ -103,8 +103,9 @@ def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) ->
         for index in range(len(code.workloads)):
             code.compiled("warm-up", index)()
 
-    workloads = f"{experiment.workloads or race.workload}"
-    seed = seeds / hashlib.sha256(workloads.encode()).hexdigest()[:16]
+    # A kernel is compiled against the headers of one environment, and is none for another.
+    made_for = f"{experiment.workloads or race.workload} {sys.prefix}"
+    seed = seeds / hashlib.sha256(made_for.encode()).hexdigest()[:16]
     cache_directory.fill(cache, str(race.cache), seed, compile)
 
 
