@@ -648,7 +648,7 @@ def copy(tmp_path: Path) -> dict[str, str]:
                 target.write_bytes(entry.read_bytes())
     for folder in ("expectations", "results", "schedules"):
         (root / "fixtures" / folder).mkdir(parents=True)
-        for file in (fixtures() / folder).iterdir():
+        for file in (fixtures() / folder).glob("*.*"):
             (root / "fixtures" / folder / file.name).write_bytes(file.read_bytes())
     return {**NOWHERE, "PYTHONPATH": str(root), "root": str(root)}
 
