@@ -315,21 +315,18 @@ def _list(options: argparse.Namespace) -> int:
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
     }
-    tables = {
-        title: {name: found[title.partition(" ")[0]][name] for name in members}
-        for title, members in {
-            "races of threads": races.names(races.THREADS),
-            "races of threads that need a CUDA device": races.names(races.CUDA),
-            "fixes of threads": fixes.names(races.THREADS),
-            "races of processes": races.names(races.PROCESSES),
-            "fixes of processes": fixes.names(races.PROCESSES),
-        }.items()
-    }
     console = _console(options)
-    for title, entries in tables.items():
+    for kind, members, names in (
+        ("races", "threads", races.names(races.THREADS)),
+        ("races", "threads that need a CUDA device", races.names(races.CUDA)),
+        ("fixes", "threads", fixes.names(races.THREADS)),
+        ("races", "processes", races.names(races.PROCESSES)),
+        ("fixes", "processes", fixes.names(races.PROCESSES)),
+    ):
+        title = f"{kind} of {members}"
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
-        for name, text in entries.items():
-            table.add_row(name, text)
+        for name in names:
+            table.add_row(name, found[kind][name])
         console.print(table)
     _write(options, document.envelope("list", None, found, seeds=[]))
     return OK

@@ -77,7 +77,7 @@ def test_the_last_cell_counts_and_fields_of_a_later_release_are_ignored(tmp_path
     assert load(str(path)) == was
 
 
-@pytest.mark.parametrize("field", ["race", "fix", "schedule", "switches", "seams", "trace", "outcome"])
+@pytest.mark.parametrize("field", ["race", "fix", "schedule", "seams", "trace", "outcome"])
 def test_a_missing_field_is_named_with_its_file(tmp_path, field):
     path = tmp_path / "x.json"
     recorded(path, seen())
@@ -85,6 +85,33 @@ def test_a_missing_field_is_named_with_its_file(tmp_path, field):
     del written["cells"][0][field]
     path.write_text(json.dumps(written))
     with pytest.raises(ScheduleError, match=rf"x\.json: the last cell: no field '{field}'"):
+        load(str(path))
+
+
+def test_a_cell_that_kept_no_switches_was_asked_for_its_schedule(tmp_path):
+    path = tmp_path / "x.json"
+    recorded(path, seen())
+    written = json.loads(path.read_text())
+    del written["cells"][0]["switches"]
+    path.write_text(json.dumps(written))
+    assert load(str(path)).asked == Schedule.parse(LINE)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "said"),
+    [
+        (3, "'workloads' is of type int, not list"),
+        ([{"weather": "fine"}], r"'workloads\[0\]': "),
+        (["causal"], r"'workloads\[0\]': "),
+    ],
+)
+def test_shapes_that_are_none_are_named_with_their_file(tmp_path, workloads, said):
+    path = tmp_path / "x.json"
+    recorded(path, seen())
+    written = json.loads(path.read_text())
+    written["cells"][0]["workloads"] = workloads
+    path.write_text(json.dumps(written))
+    with pytest.raises(ScheduleError, match=rf"x\.json: the last cell: {said}"):
         load(str(path))
 
 

@@ -28,8 +28,7 @@ from repro.surface import Difference, Inventory, counts, judgement
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
-
-
+_STANDING = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}
 _TITLES = {races.THREADS: "torch {}", races.PROCESSES: "torch {}, processes"}
 
 
@@ -119,13 +118,12 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
             known = odd.expected.outcome if odd.expected else "ok"
             console.print(f"  expected of this release: {known}")
     verdict = standing(cells)
-    style = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}[verdict]
     shown = sum(cell.verdict is Verdict.FAILS for cell in cells)
     held = sum(cell.verdict is Verdict.HOLDS for cell in cells)
     console.print(
         Text.assemble(
             f"{len(cells)} cells: {shown} show a race, {held} hold; ",
-            (verdict.value, style),
+            (verdict.value, _STANDING[verdict]),
             " for this release",
         )
     )
@@ -153,8 +151,7 @@ def gate(console: Console, answer: Gate) -> None:
         line("what it means:")
     for sentence in answer.meaning:
         line(f"  {sentence}")
-    style = {Standing.AS_EXPECTED: "green", Standing.NOT: "red", Standing.INCONCLUSIVE: "yellow"}[answer.standing]
-    line(f"{counted(answer)}; ", (answer.standing.value, style))
+    line(f"{counted(answer)}; ", (answer.standing.value, _STANDING[answer.standing]))
 
 
 def bisected(console: Console, race: str, found: Mapping[str, Sequence[tuple[Version, Seen]]]) -> None:
