@@ -69,8 +69,9 @@ def _say(message: str) -> None:
 
 def _check_targets(options: argparse.Namespace) -> None:
     targets = {f"--{name}": getattr(options, name, None) for name in ("json", "junit", "markdown")}
+    targets["-o"] = getattr(options, "out", None)
     if list(targets.values()).count("-") > 1:
-        raise _Usage("standard output can take only one of --json, --junit and --markdown")
+        raise _Usage("standard output can take only one of --json, --junit, --markdown and -o")
     for option, target in targets.items():
         if target is not None:
             from repro.report import document
@@ -155,6 +156,14 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     _device_option(replay)
     replay.set_defaults(command=_replay)
+
+    report = _command(commands, "report", "one HTML page about what another command wrote with --json")
+    report.add_argument("file", metavar="FILE", help="what run, explore, replay, matrix or gate wrote with --json")
+    report.add_argument("-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)")
+    report.add_argument("--against", metavar="BASELINE", help="compare with this report, or this recorded release")
+    report.add_argument("--junit", metavar="FILE", help="write the differences as JUnit XML")
+    report.add_argument("--markdown", metavar="FILE", help="write the differences as Markdown")
+    report.set_defaults(command=_report)
 
     surface = _command(
         commands, "surface", "what torch keeps for the whole process, and who changes it; reads source"
@@ -290,7 +299,7 @@ def _console(options: argparse.Namespace) -> Console:
     """Where people read: standard output, or standard error where standard output belongs to a document."""
     from rich.console import Console
 
-    taken = "-" in (options.json, getattr(options, "junit", None), getattr(options, "markdown", None))
+    taken = "-" in (getattr(options, name, None) for name in ("json", "junit", "markdown", "out"))
     console = Console(stderr=taken, highlight=False)
     if not console.is_terminal:
         # A file has no edge to wrap at.
@@ -584,6 +593,7 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.laboratory import Laboratory
     from repro.recording import load, unproven
     from repro.report import document, terminal
+    from repro.verdict import EXIT, Verdict
 
     recording = load(options.file, preflight.torch_version())
     _check_race(recording.race, _devices(options))
@@ -592,16 +602,42 @@ def _replay(options: argparse.Namespace) -> int:
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
-    cells = [document.of_observation(run) for run in runs]
-    _write(
-        options,
-        document.envelope(
-            "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
-        ),
-    )
-    if unproven(runs, recording, laboratory.torch):
-        return INCONCLUSIVE
-    return SHOWN if runs[0].failed else OK
+    why = unproven(runs, recording, laboratory.torch)
+    verdict = Verdict.INCONCLUSIVE if why else Verdict.FAILS if runs[0].failed else Verdict.HOLDS
+    content = {
+        "race": recording.race,
+        "fix": recording.fix,
+        "verdict": verdict.value,
+        "reason": why or runs[0].outcome.reason,
+        "runs": [document.of_observation(run) for run in runs],
+    }
+    _write(options, document.envelope("replay", laboratory.torch, content, seeds=[]))
+    return EXIT[verdict]
+
+
+def _report(options: argparse.Namespace) -> int:
+    from repro import results
+    from repro.report import document, html, junit, markdown
+
+    out = options.out or str(Path(options.file).with_suffix(".html"))
+    if out != "-" and Path(out).resolve() == Path(options.file).resolve():
+        raise _Usage(f"the page would be written over {options.file}; give -o another file")
+    document.check_target(out, "-o")
+    page = html.load(options.file, results.find(options.against) if options.against else None)
+    if page.answer is None and (options.junit or options.markdown):
+        raise _Usage("there is nothing to compare these cells with, so nothing for --junit or --markdown: give --against")
+    document.write_text(html.render(page), out, "-o")
+    if page.answer is not None:
+        if options.junit is not None:
+            document.write_text(junit.gate(page.answer), options.junit, "--junit")
+        if options.markdown is not None:
+            document.write_text(markdown.gate(page.answer), options.markdown, "--markdown")
+    if out != "-":
+        _console(options).print(f"written: {out}", markup=False, soft_wrap=True)
+    answer = {} if page.answer is None else document.of_gate(page.answer)
+    content = {"file": options.file, "out": out, "cells": len(page.own), **answer}
+    _write(options, document.envelope("report", page.torch, content, seeds=[]))
+    return OK
 
 
 def _surface(options: argparse.Namespace) -> int:
