@@ -159,7 +159,9 @@ def _parser() -> argparse.ArgumentParser:
 
     report = _command(commands, "report", "one HTML page about what another command wrote with --json")
     report.add_argument("file", metavar="FILE", help="what run, explore, replay, matrix or gate wrote with --json")
-    report.add_argument("-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)")
+    report.add_argument(
+        "-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)"
+    )
     report.add_argument("--against", metavar="BASELINE", help="compare with this report, or this recorded release")
     report.add_argument("--junit", metavar="FILE", help="write the differences as JUnit XML")
     report.add_argument("--markdown", metavar="FILE", help="write the differences as Markdown")
@@ -625,7 +627,9 @@ def _report(options: argparse.Namespace) -> int:
     document.check_target(out, "-o")
     page = html.load(options.file, results.find(options.against) if options.against else None)
     if page.answer is None and (options.junit or options.markdown):
-        raise _Usage("there is nothing to compare these cells with, so nothing for --junit or --markdown: give --against")
+        raise _Usage(
+            "there is nothing to compare these cells with, so nothing for --junit or --markdown: give --against"
+        )
     document.write_text(html.render(page), out, "-o")
     if page.answer is not None:
         if options.junit is not None:

@@ -7,6 +7,7 @@ would tell.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shlex
@@ -22,7 +23,7 @@ from repro.expectations import PROCESSES
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
-from repro.outcome import Kind
+from repro.outcome import Kind, Sight
 from repro.recording import outcome_named, read, required, strings
 from repro.report import pictures
 from repro.report.pictures import Bars, Curves, Lanes
@@ -39,11 +40,12 @@ _TEMPLATE = jinja2.Environment(
 )
 _TEMPLATE.filters["size"] = pictures.size
 _MARKS = {Verdict.HOLDS: "held", Verdict.FAILS: "shown", Verdict.INCONCLUSIVE: "unclear"}
+OTHER = "other"
 _TITLES = {
     races.THREADS: "Races of threads",
     races.CUDA: "Races of threads that need a CUDA device",
     races.PROCESSES: "Races of processes",
-    "other": "Other",
+    OTHER: "Other",
 }
 _NOT_JUDGED = "one run, which was not compared with the run without a fix"
 
@@ -266,16 +268,15 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         memory=[_memory(path) for path in _measured("memory")],
         throughput=[_throughput(path) for path in _measured("throughput")],
         cards=cards,
-        about={**_about(races.names(), _first_line), **_about(fixes.names(), fixes.summary)},
+        about=_about(),
     )
 
 
-def _about(names: Iterable[str], line: Any) -> dict[str, str]:
-    return {name: line(name) for name in names}
-
-
-def _first_line(race: str) -> str:
-    return races.documentation(race).partition("\n")[0]
+@functools.cache
+def _about() -> Mapping[str, str]:
+    """A line about every race and every fix."""
+    lines = {race: races.documentation(race).partition("\n")[0] for race in races.names()}
+    return lines | {fix: fixes.summary(fix) for fix in fixes.names()}
 
 
 # ---- the file -----------------------------------------------------------------------------------------------------
@@ -289,6 +290,8 @@ def _raw(document: Mapping[str, Any], file: str) -> list[dict[str, Any]]:
         cells = [{**run, **_head(document, file), "runs": len(runs)} for run in runs[:1]]
     elif command == "explore":
         head = _head(document, file)
+        for name in ("schedules", "threads", "budget", "failing"):
+            required(required(document, "search", dict, file), name, int, f"{file}: search")
         # Without a failure there is no run to show, but there is a verdict.
         nothing = {"outcome": "ok" if head["verdict"] == Verdict.HOLDS else "inconclusive", "schedule": "-"}
         cells = [{**cell, **head} for cell in required(document, "cells", list, file)] or [{**nothing, **head}]
@@ -330,7 +333,11 @@ def _cell(
         reason = f"{raw['runs']} replays: {reason}"
     switches = strings(raw, "switches", where) if "switches" in raw else ()
     trace = strings(raw, "trace", where) if "trace" in raw else ()
-    details = raw.get("details")
+    details = required(raw, "details", dict, where) if "details" in raw else None
+    findings = [
+        (*(required(each, name, str, f"{where}: findings") for name in ("oracle", "sight", "message")),)
+        for each in (required(raw, "findings", list, where) if "findings" in raw else [])
+    ]
     missing = []
     if not trace:
         missing.append(
@@ -345,7 +352,6 @@ def _cell(
         )
     if details is None and verdict is Verdict.FAILS:
         missing.append("A recorded result keeps neither messages nor stacks.")
-    findings = raw.get("findings", [])
     return Cell(
         race=race,
         fix=fix,
@@ -362,9 +368,9 @@ def _cell(
         switches=switches,
         lanes=_drawn(trace, switches, drawn, where),
         steps=len(trace),
-        stacks=tuple(_stacks(details or {})),
-        seen=tuple((f["oracle"], f["sight"], f["message"]) for f in findings if f["sight"] != "pass"),
-        passed=_passed(findings),
+        stacks=tuple(_stacks(details or {}, where)),
+        seen=tuple(each for each in findings if each[1] != Sight.PASS),
+        passed=_passed([oracle for oracle, sight, _ in findings if sight == Sight.PASS]),
         missing=tuple(missing),
         commands=commands,
     )
@@ -388,23 +394,24 @@ def _drawn(trace: Sequence[str], switches: Sequence[str], drawn: dict[str, Lanes
     return name
 
 
-def _passed(findings: Sequence[Mapping[str, Any]]) -> str:
-    names = [finding["oracle"] for finding in findings if finding["sight"] == "pass"]
+def _passed(names: Sequence[str]) -> str:
     return ", ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))
 
 
-def _stacks(details: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _stacks(details: Mapping[str, Any], where: str) -> Iterable[tuple[str, str]]:
     """What was raised, by whom; of a hang and of a crash where all threads stood."""
-    for thread, error in details.get("errors", {}).items():
-        yield f"raised in {thread}", error.get("traceback") or error.get("message", "")
-    if "traceback" in details and not details.get("errors"):
-        yield "raised", details["traceback"]
-    if lone := details.get("lone call"):
-        yield "raised by a later, lone call", lone.get("traceback") or lone.get("message", "")
+    errors = required(details, "errors", dict, f"{where}: details") if "errors" in details else {}
+    for thread, error in errors.items():
+        yield f"raised in {thread}", required(error, "traceback", str, f"{where}: details")
+    if "traceback" in details and not errors:
+        yield "raised", required(details, "traceback", str, f"{where}: details")
+    if "lone call" in details:
+        yield "raised by a later, lone call", required(details["lone call"], "traceback", str, f"{where}: details")
     if details.get("stacks"):
         yield "where every thread stood", str(details["stacks"])
-    if details.get("changed"):
-        yield "state left changed", "\n".join(map(str, details["changed"]))
+    if "changed" in details:
+        changed = required(details, "changed", dict, f"{where}: details")
+        yield "state left changed", "\n".join(f"{name}: {what}" for name, what in changed.items())
 
 
 def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[str, ...]:
@@ -413,9 +420,9 @@ def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> t
     found = []
     if command in ("run", "explore") and cell.get("trace") and cell is document["cells"][-1]:
         found.append(f"python -m repro replay {shlex.quote(file)} -n 3")
-    if race not in races.names():
+    if _group(race) == OTHER:
         return tuple(found)
-    device = " --device cuda" if races.group(race) == races.CUDA else ""
+    device = " --device cuda" if _group(race) == races.CUDA else ""
     if fix == PROCESSES:
         return (*found, f"python -m repro matrix --race {race}{device}")
     under = "" if fix == NONE else f" --fix {shlex.quote(fix)}"
@@ -520,10 +527,10 @@ def _memory(path: Path) -> Memory:
 def _throughput(path: Path) -> Throughput:
     document, file = read(str(path)), str(path)
     rows = required(document, "rows", list, file)
-    picture = pictures.bars([(f"{row['fix']}, {row['workload']}", row["low"], row["ratio"], row["high"]) for row in rows])
-    return Throughput(
-        document["torch"], document["platform"], document["pairs"], document["threads"], rows, picture
+    picture = pictures.bars(
+        [(f"{row['fix']}, {row['workload']}", row["low"], row["ratio"], row["high"]) for row in rows]
     )
+    return Throughput(document["torch"], document["platform"], document["pairs"], document["threads"], rows, picture)
 
 
 # ---- the answer ---------------------------------------------------------------------------------------------------
@@ -536,11 +543,10 @@ def _compared(
 
     Without ``against`` only races of the catalogue are compared: of others nothing can be recorded.
     """
-    known = set(races.names())
     mine = [
         {"signature": each["outcome"], "verdict": "INCONCLUSIVE", "schedule": "-", **each}
         for each in raw
-        if each.get("torch", torch) == torch and (against is not None or each["race"] in known)
+        if each.get("torch", torch) == torch and (against is not None or _group(each["race"]) != OTHER)
     ]
     if not mine:
         return None, 0
@@ -560,18 +566,26 @@ def _tables(cells: Sequence[Cell], releases: Sequence[Release]) -> list[Table]:
         if not names:
             continue
         seen = {cell.fix for cell in cells if cell.race in names}
-        order = [NONE, *fixes.names(group)] if group != "other" else [NONE]
+        order = [NONE, *fixes.names(group)] if group != OTHER else [NONE]
         columns = [fix for fix in order if fix in seen]
         columns += sorted(seen - {*columns, PROCESSES}) + ([PROCESSES] if PROCESSES in seen else [])
         rows = []
         for race in names:
             for release in releases:
-                row = {fix: by_place[race, release.key, fix] for fix in columns if (race, release.key, fix) in by_place}
+                row = {
+                    fix: by_place[race, release.key, fix] for fix in columns if (race, release.key, fix) in by_place
+                }
                 if row:
                     rows.append(Row(race, release, row))
         tables.append(Table(group, title, tuple(columns), tuple(rows)))
     return tables
 
 
+@functools.cache
+def _groups() -> Mapping[str, str]:
+    """The group of every race of the catalogue."""
+    return {name: group for group in (races.THREADS, races.PROCESSES, races.CUDA) for name in races.names(group)}
+
+
 def _group(race: str) -> str:
-    return races.group(race) if race in races.names() else "other"
+    return _groups().get(race, OTHER)

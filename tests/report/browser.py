@@ -31,8 +31,15 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         self._process = subprocess.Popen(
-            ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "-", BROWSER or ""]
-            + [*_FLAGS.split(), f"--user-data-dir={profile}"],
+            [
+                "bash",
+                "-c",
+                f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}',
+                "-",
+                BROWSER or "",
+                *_FLAGS.split(),
+                f"--user-data-dir={profile}",
+            ],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -72,7 +79,9 @@ class Browser:
                 return answer["result"]
 
     def open(self, page: Path, *, width: int = 1280, dark: bool = False) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False
