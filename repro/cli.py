@@ -310,11 +310,26 @@ def _console(options: argparse.Namespace) -> Console:
 
 
 def _progress() -> Progress:
-    """A progress bar where somebody watches."""
+    """Where somebody watches: how many are done, how fast that goes, and how long the rest takes."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
 
-    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed * 60:.0f} a minute", style="progress.data.speed")
+
+    return Progress(
+        "{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -737,7 +752,9 @@ def _measure(
         _progress() as progress,
         Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
     ):
-        bar = progress.add_task("cells", total=total)
+        # A search of a cell ends with its first failure, so how many schedules there will be is not known.
+        each = 1 if search else times
+        bar = progress.add_task("cells" if search else "schedules", total=total * each)
         found = (
             exploring.matrix(
                 laboratory,
@@ -753,7 +770,7 @@ def _measure(
         )
         for cell in found:
             cells.append(cell)
-            progress.advance(bar)
+            progress.advance(bar, each)
     return laboratory.torch, cells
 
 

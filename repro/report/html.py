@@ -47,6 +47,8 @@ _TITLES = {
     races.PROCESSES: "Races of processes",
     OTHER: "Other",
 }
+_NO_STACKS = "A recorded result keeps neither messages nor stacks."
+_SHOWS_IT = "The command above shows it."
 _NOT_JUDGED = "one run, which was not compared with the run without a fix"
 
 
@@ -276,7 +278,10 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
 def _about() -> Mapping[str, str]:
     """A line about every race and every fix."""
     lines = {race: races.documentation(race).partition("\n")[0] for race in races.names()}
-    return lines | {fix: fixes.summary(fix) for fix in fixes.names()}
+    return {
+        name: line.replace("``", "")
+        for name, line in {**lines, **{fix: fixes.summary(fix) for fix in fixes.names()}}.items()
+    }
 
 
 # ---- the file -----------------------------------------------------------------------------------------------------
@@ -339,19 +344,16 @@ def _cell(
         for each in (required(raw, "findings", list, where) if "findings" in raw else [])
     ]
     missing = []
-    if not trace:
+    if not trace and outcome is Kind.CRASH:
         missing.append(
-            "No trace was kept, so there is no picture: "
-            + (
-                "the process died."
-                if outcome is Kind.CRASH
-                else "a search keeps the run of a failure only."
-                if raw.get("by") == "search"
-                else "a recorded result keeps the traces of failures only."
-            )
+            "The process died and left no trace, so there is no picture; the schedule is the one asked for."
         )
+    elif not trace and raw.get("by") == "search":
+        missing.append("A search keeps the run of a failure only, so there is no picture.")
+    elif not trace:
+        missing.append(f"Only of failures a recorded result keeps the trace, so there is no picture. {_SHOWS_IT}")
     if details is None and verdict is Verdict.FAILS:
-        missing.append("A recorded result keeps neither messages nor stacks.")
+        missing.append(f"{_NO_STACKS} {_SHOWS_IT}")
     return Cell(
         race=race,
         fix=fix,
@@ -454,7 +456,7 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
         steps=len(seen.trace),
         missing=(
             *(() if seen.trace else ("No trace was kept, so there is no picture.",)),
-            "A recorded result keeps neither messages nor stacks.",
+            f"{_NO_STACKS} {_SHOWS_IT}",
         ),
         commands=(f"python -m repro gate --quick --torch-spec torch=={report.version}{only} --json FILE",),
     )

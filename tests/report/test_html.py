@@ -61,7 +61,7 @@ def test_every_run_is_there_with_its_picture_its_stacks_and_how_to_see_it_again(
     assert [each.race for each in page.own] == races.names_on(["cpu"])
     for each in page.own:
         # Who died left no trace; the page says so.
-        assert bool(each.lanes) != any("No trace" in text for text in each.missing), each.race
+        assert bool(each.lanes) != any("there is no picture" in text for text in each.missing), each.race
         assert each.commands == (f"python -m repro run {each.race}",)
         if each.outcome in (Kind.ERROR, Kind.HANG, Kind.CRASH):
             assert each.stacks, each.race
@@ -81,7 +81,7 @@ def test_other_releases_are_there_and_named_as_recorded(everything):
     old = cell(page, RACE, "wrapper", f"recorded-{TORCH}-3.11")
     assert old.lanes
     assert old.stacks == ()
-    assert old.missing == ("A recorded result keeps neither messages nor stacks.",)
+    assert old.missing == ("A recorded result keeps neither messages nor stacks. The command above shows it.",)
     assert old.commands == (
         f"python -m repro gate --quick --torch-spec torch=={TORCH} --race {RACE} --fix wrapper --json FILE",
     )
@@ -96,7 +96,7 @@ def test_a_recorded_result_is_a_file_too_and_stands_there_once():
     assert len(page.own) == len(json.loads(RECORDED.read_text(encoding="utf-8"))["cells"])
     assert f"recorded-{TORCH}-3.11" not in {release.key for release in page.releases}
     assert cell(page, RACE).lanes
-    assert "recorded result keeps the traces of failures only" in cell(page, RACE, "lock").missing[0]
+    assert "Only of failures a recorded result keeps the trace" in cell(page, RACE, "lock").missing[0]
     assert page.answer is not None
     assert page.answer.red == []
 
