@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from repro import gate, preflight, results
+from repro.expectations import PROCESSES
 from repro.fixes import NONE
 from repro.gate import Known
 from repro.laboratory import Laboratory
@@ -149,7 +150,8 @@ def _races(parts: Sequence[dict[str, Any]], config: pytest.Config) -> Iterator[s
         if cell["fix"] != NONE and cell["race"] in shown:
             held.setdefault(cell["fix"], []).append(cell["verdict"] == "HOLDS")
     for fix, each in sorted(held.items(), key=lambda item: -sum(item[1])):
-        yield f"{fix} holds against {sum(each)} of {len(each)} of these"
+        holds = "in processes clean:" if fix == PROCESSES else f"{fix} holds against"
+        yield f"{holds} {sum(each)} of {len(each)} of these"
     unclear = [cell for cell in cells if cell["verdict"] == "INCONCLUSIVE"]
     yield f"inconclusive: {len(unclear)} of {len(cells)} cells"
     yield from (f"  {cell['race']} / {cell['fix']}: {cell['reason']}" for cell in unclear)

@@ -122,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     listing = _command(commands, "list", "the races and the fixes there are")
+    listing.add_argument("--markdown", metavar="FILE", help="write the catalogue of races as Markdown")
     listing.set_defaults(command=_list)
 
     run = _command(commands, "run", "one race, without a fix and with one")
@@ -335,7 +336,7 @@ def _progress() -> Progress:
 def _list(options: argparse.Namespace) -> int:
     from rich.table import Table
 
-    from repro.report import document
+    from repro.report import document, markdown
 
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
@@ -354,6 +355,8 @@ def _list(options: argparse.Namespace) -> int:
         for name in names:
             table.add_row(name, found[kind][name])
         console.print(table)
+    if options.markdown is not None:
+        document.write_text(markdown.races(), options.markdown, "--markdown")
     _write(options, document.envelope("list", None, found, seeds=[]))
     return OK
 
