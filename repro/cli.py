@@ -356,7 +356,7 @@ def _list(options: argparse.Namespace) -> int:
             table.add_row(name, found[kind][name])
         console.print(table)
     if options.markdown is not None:
-        document.write_text(markdown.races(), options.markdown, "--markdown")
+        document.write_text(markdown.catalogue(), options.markdown, "--markdown")
     _write(options, document.envelope("list", None, found, seeds=[]))
     return OK
 

@@ -186,7 +186,6 @@ def folder() -> Path:
 
 def recorded(place: Path | None = None) -> list[Report]:
     """All recorded reports, oldest release first. Raises :class:`ReportError`."""
-    # Beside them are measurements, of memory and of throughput.
     files = sorted((place or folder()).glob("torch-*.json"))
     reports = [load(str(file)) for file in files]
     for file, report in zip(files, reports, strict=True):

@@ -51,7 +51,7 @@ def _gate_help() -> str:
 
 def test_the_page_of_races_is_what_the_race_files_give():
     written = (ROOT / "docs" / "races.md").read_text(encoding="utf-8")
-    assert written == markdown.races(), "write it anew: python -m repro list --markdown docs/races.md"
+    assert written == markdown.catalogue(), "write it anew: python -m repro list --markdown docs/races.md"
 
 
 @pytest.mark.parametrize(

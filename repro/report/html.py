@@ -293,13 +293,14 @@ def _raw(document: Mapping[str, Any], file: str) -> list[dict[str, Any]]:
     if command == "replay":
         runs = required(document, "runs", list, file)
         cells = [{**run, **_head(document, file), "runs": len(runs)} for run in runs[:1]]
-    elif command == "explore":
-        head = _head(document, file)
+    elif command in ("explore", "audit"):
         for name in ("schedules", "threads", "budget", "failing"):
             required(required(document, "search", dict, file), name, int, f"{file}: search")
+        head = {**_head(document, file), "by": "search"}
         # Without a failure there is no run to show, but there is a verdict.
         nothing = {"outcome": "ok" if head["verdict"] == Verdict.HOLDS else "inconclusive", "schedule": "-"}
         cells = [{**cell, **head} for cell in required(document, "cells", list, file)] or [{**nothing, **head}]
+        cells += [_beside(each, head, file) for each in document.get("foreign") or []]
     else:
         cells = list(required(document, "cells", list, file))
     if not cells:
@@ -314,9 +315,27 @@ def _raw(document: Mapping[str, Any], file: str) -> list[dict[str, Any]]:
 
 
 def _head(document: Mapping[str, Any], file: str) -> dict[str, Any]:
-    names = ("race", "fix", "verdict", "reason")
-    by = {"by": "search"} if document.get("command") == "explore" else {}
-    return {name: required(document, name, str, file) for name in names} | by
+    """What a document says of its one cell. An audit has a callable of the user's in place of a race."""
+    names = {"race": "target"} if document.get("command") == "audit" else {"race": "race", "fix": "fix"}
+    names |= {"verdict": "verdict", "reason": "reason"}
+    return {"fix": NONE, **{key: required(document, name, str, file) for key, name in names.items()}}
+
+
+def _beside(each: Mapping[str, Any], head: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """What an audit says of one thread that is not the user's, as a column."""
+    where = f"{file}: foreign"
+    breaks, unclear = required(each, "breaks", bool, where), each.get("inconclusive")
+    shown = each.get("shown") or {"outcome": "inconclusive" if unclear else "ok", "schedule": "-"}
+    verdict = Verdict.FAILS if breaks else Verdict.INCONCLUSIVE if unclear else Verdict.HOLDS
+    reason = unclear or required(shown, "explanation", str, where) if "explanation" in shown or unclear else ""
+    return {
+        **shown,
+        "race": head["race"],
+        "fix": f"beside {required(each, 'thread', str, where)}",
+        "by": "search",
+        "verdict": verdict.value,
+        "reason": reason,
+    }
 
 
 def _cell(
@@ -361,7 +380,7 @@ def _cell(
         verdict=verdict,
         outcome=outcome,
         reason=reason,
-        id=f"{release.key}-{race}-{_plain(fix)}",
+        id=f"{release.key}-{_plain(race)}-{_plain(fix)}",
         odd=raw.get("as_expected") is False,
         expected=raw.get("expected") or "",
         upstream=raw.get("upstream") or "",
@@ -379,7 +398,7 @@ def _cell(
 
 
 def _plain(name: str) -> str:
-    """A name as part of an id; a fix may be any file."""
+    """A name as part of an id; a fix may be any file, and a race a callable of the user's."""
     return name if name.replace("-", "").isalnum() else hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
@@ -419,9 +438,16 @@ def _stacks(details: Mapping[str, Any], where: str) -> Iterable[tuple[str, str]]
 def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[str, ...]:
     """How to see the run of a cell again."""
     race, fix, command = cell["race"], cell.get("fix", NONE), document.get("command")
+    last = (document.get("cells") or [{}])[-1]
+    seed = (document.get("seeds") or [0])[0]
     found = []
-    if command in ("run", "explore") and cell.get("trace") and cell is document["cells"][-1]:
+    if command in ("run", "explore", "audit") and cell.get("trace") and last.get("fix") == fix:
         found.append(f"python -m repro replay {shlex.quote(file)} -n 3")
+    if command == "audit":
+        beside = "" if fix == NONE else " --foreign"
+        threads, strategy = required(document, "threads", int, file), required(document, "strategy", str, file)
+        how = f"--threads {threads} --strategy {strategy} --seed {seed}"
+        found.append(f"python -m repro audit {shlex.quote(race)}{beside} {how}")
     if _group(race) == OTHER:
         return tuple(found)
     device = " --device cuda" if _group(race) == races.CUDA else ""
@@ -429,9 +455,8 @@ def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> t
         return (*found, f"python -m repro matrix --race {race}{device}")
     under = "" if fix == NONE else f" --fix {shlex.quote(fix)}"
     if cell.get("by") == "search":
-        seeds = document.get("seeds") or [0]
-        how = f" --strategy {document['strategy']}" if command == "explore" else ""
-        return (*found, f"python -m repro explore {race}{under}{how} --seed {seeds[0]}{device}")
+        how = f" --strategy {required(document, 'strategy', str, file)}" if command == "explore" else ""
+        return (*found, f"python -m repro explore {race}{under}{how} --seed {seed}{device}")
     return (*found, f"python -m repro run {race}{under}{device}")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from repro import expectations, fixes, recording
-from repro import races as catalogue
+from repro import expectations, fixes, races, recording
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.outcome import Kind
@@ -42,9 +41,9 @@ def releases(records: Iterable[Report]) -> str:
     """What each race comes to without a fix, by release; of several Pythons the newest one counts."""
     by_release = {record.version: record for record in records}
     versions = sorted(by_release)
-    races = sorted({race for record in by_release.values() for race, fix in record.cells if fix == NONE})
+    names = sorted({race for record in by_release.values() for race, fix in record.cells if fix == NONE})
     rows = []
-    for race in races:
+    for race in names:
         cells = [by_release[version].cells.get((race, NONE)) for version in versions]
         shown = ["" if cell is None else "clean" if cell.outcome is Kind.OK else str(cell.outcome) for cell in cells]
         rows.append([f"`{race}`", *shown])
@@ -52,9 +51,9 @@ def releases(records: Iterable[Report]) -> str:
 
 
 _GROUPS = {
-    catalogue.THREADS: "Between threads",
-    catalogue.PROCESSES: "Between processes that share a cache directory",
-    catalogue.CUDA: "Between threads that need a CUDA device",
+    races.THREADS: "Between threads",
+    races.PROCESSES: "Between processes that share a cache directory",
+    races.CUDA: "Between threads that need a CUDA device",
 }
 _HEAD = """\
 # Races
@@ -64,20 +63,20 @@ which fix holds against it there. Written by `python -m repro list --markdown do
 `fixtures/schedules/` and from `fixtures/expectations/`; edit those."""
 
 
-def races() -> str:
-    """The catalogue."""
+def catalogue() -> str:
+    """The races."""
     parts = [_HEAD]
     for group, title in _GROUPS.items():
         parts.append(f"## {title}")
-        parts += [_race(name, group) for name in catalogue.names(group)]
+        parts += [_race(name, group) for name in races.names(group)]
     return "\n\n".join(parts) + "\n"
 
 
 def _race(name: str, group: str) -> str:
     schedule = recording.load(str(expectations.fixtures() / "schedules" / f"{name}.json")).schedule
-    text = [line for line in catalogue.documentation(name).splitlines() if not line.startswith("Run it:")]
+    text = [line for line in races.documentation(name).splitlines() if not line.startswith("Run it:")]
     story = re.sub(r"\n{3,}", "\n\n", "\n".join(text)).replace("``", "`")
-    device = " --device cuda" if group == catalogue.CUDA else ""
+    device = " --device cuda" if group == races.CUDA else ""
     lines = [f"* `python -m repro run {name}{device}`", f"* schedule: `{schedule}`" if len(schedule) else ""]
     under = {fix: dict(expectations.recorded(name, fix)) for fix in fixes.names(group)}
     for releases, outcome in expectations.recorded(name, NONE):

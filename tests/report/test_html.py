@@ -141,6 +141,40 @@ def test_a_search_that_found_nothing_has_a_verdict_and_no_empty_picture(tmp_path
     assert "9 schedules of 2 threads ran" in html.render(page)
 
 
+def test_what_a_search_found_can_be_replayed_from_its_file(tmp_path):
+    search = {"budget": 9, "schedules": 9, "threads": 2, "steps": 24, "failing": 1}
+    head = {"race": RACE, "fix": NONE, "verdict": "FAILS", "reason": "found", "strategy": "pct", "search": search}
+    file = written(tmp_path / "x.json", {**recorded_run(RACE), "command": "explore", **head})
+    (own,) = html.load(file).own
+
+    assert (own.word, own.commands[0]) == ("poisoned", f"python -m repro replay {file} -n 3")
+    assert own.lanes
+    assert own.stacks
+
+
+def test_an_audit_is_a_row_with_the_threads_beside_it_as_columns(tmp_path):
+    document = recorded_run(RACE)
+    (run,) = document["cells"]
+    search = {"budget": 9, "schedules": 9, "threads": 2, "steps": 24, "failing": 1}
+    one = {"breaks": True, "schedules": 3, "inconclusive": None, "shown": run}
+    document |= {"command": "audit", "target": "my.module:attention", "threads": 2, "strategy": "bounded"}
+    document |= {"verdict": "HOLDS", "reason": "all ran", "search": search, "seeds": [0], "cells": []}
+    foreign = [{**one, "thread": "tracer"}, {"thread": "exporter", "breaks": False, "schedules": 3, "shown": None}]
+    page = html.load(written(tmp_path / "x.json", {**document, "foreign": foreign}))
+
+    ((row,),) = [table.rows for table in page.tables]
+    assert {fix: each.word for fix, each in row.cells.items()} == {
+        NONE: "clean",
+        "beside tracer": "poisoned",
+        "beside exporter": "holds",
+    }
+    assert row.cells["beside tracer"].lanes
+    assert row.cells["beside tracer"].commands == (
+        "python -m repro audit my.module:attention --foreign --threads 2 --strategy bounded --seed 0",
+    )
+    assert page.answer is None
+
+
 @pytest.mark.parametrize(("outcome", "verdict"), [("ok", "INCONCLUSIVE"), ("error", "FAILS"), ("hang", "FAILS")])
 def test_a_run_that_nobody_judged_is_never_green(tmp_path, outcome, verdict):
     document = recorded_run(RACE)
