@@ -22,7 +22,7 @@ from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.preflight import torch_version
 
-COMMANDS = ("list", "run", "explore", "matrix", "gate", "replay", "surface", "export")
+COMMANDS = ("list", "run", "explore", "matrix", "gate", "replay", "report", "surface", "export")
 RACE = "tracing-bystander"
 
 

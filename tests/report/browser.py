@@ -61,10 +61,15 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._in)
-        os.close(self._out)
+        # Of itself, so that nobody writes to the profile any more when it is gone.
+        os.write(self._out, b'{"id": 0, "method": "Browser.close"}\0')
+        try:
+            self._process.wait(BOUND)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self._in)
+            os.close(self._out)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

@@ -371,7 +371,12 @@ def test_the_page_may_go_to_standard_output_and_its_summary_to_json(tmp_path, ca
 
 # ---- in a browser -------------------------------------------------------------------------------------------------
 
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium and no google-chrome on the PATH")
+_FOUND = pytest.mark.skipif(BROWSER is None, reason="no chromium and no google-chrome on the PATH")
+
+
+def in_a_browser(test: Any) -> Any:
+    """One browser does for all of them: they share a worker."""
+    return pytest.mark.xdist_group("browser")(_FOUND(test))
 
 
 @pytest.fixture(scope="module")
