@@ -209,21 +209,21 @@ def load(file: str, against: Report | None = None) -> Page:
 def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Page:
     drawn: dict[str, Lanes] = {}
     torch = required(document, "torch", str, file)
-    own = Release("this", torch.partition("+")[0])
+    own = Release("this", _version(torch))
     raw = _raw(document, file)
-    elsewhere = [each for each in raw if each.get("torch", torch) != torch]
+    elsewhere = [each for each in raw if _version(each.get("torch", torch)) != _version(torch)]
     cells = [
         _cell(each, own, f"{file}: cell {number}", _again(file, document, each), drawn)
         for number, each in enumerate(raw, start=1)
         if each not in elsewhere
     ]
     releases = [own]
-    for version in dict.fromkeys(each["torch"] for each in elsewhere):
-        releases.append(Release(f"file-{version}", version, "of this file"))
+    for version in dict.fromkeys(_version(each["torch"]) for each in elsewhere):
+        releases.append(Release(f"file-{version}", version, "this file too"))
         cells += [
             _cell(each, releases[-1], file, _again(file, document, each), drawn)
             for each in elsewhere
-            if each["torch"] == version
+            if _version(each["torch"]) == version
         ]
     # A file about one race is a page about this race; of a matrix the other releases may have more races.
     wanted = {cell.race for cell in cells}
@@ -272,6 +272,11 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         cards=cards,
         about=_about(),
     )
+
+
+def _version(torch: str) -> str:
+    """A release, however it was built."""
+    return torch.partition("+")[0]
 
 
 @functools.cache
@@ -491,7 +496,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
     """What one GPU showed: what it measured, and its matrices, of which outcomes were kept and nothing else."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["where"]
-    torch, card = where["torch"].partition("+")[0], where["cards"][0].partition(",")[0]
+    torch, card = _version(where["torch"]), where["cards"][0].partition(",")[0]
     matrices = []
     for stage, on, device in (("matrix", card, "cuda"), ("cpu matrix", "the CPU beside it", "cpu")):
         release = Release(
@@ -502,7 +507,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
         )
         cells = [
             Cell(race, fix, release.key, Verdict.HOLDS if outcome == "ok" else Verdict.FAILS, Kind(outcome))
-            for race, row in found[stage]["table"].items()
+            for race, row in found.get(stage, {}).get("table", {}).items()
             if wanted is None or race in wanted
             for fix, outcome in row.items()
             if outcome != "-"
@@ -517,7 +522,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
             "ms": call["forward"]["ms"],
             "kernels": call["forward"]["kernels"],
         }
-        for name, call in found["calls"].items()
+        for name, call in found.get("calls", {}).items()
     ]
     throughput = [
         {
@@ -528,7 +533,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
             "low": row["lower 95 % bound of the median"],
             "pairs": len(row["pairs"]),
         }
-        for fix, row in found["throughput"]["fixes"].items()
+        for fix, row in found.get("throughput", {}).get("fixes", {}).items()
     ]
     return Card(card, torch, calls, throughput), matrices
 
@@ -573,7 +578,8 @@ def _compared(
     mine = [
         {"signature": each["outcome"], "verdict": "INCONCLUSIVE", "schedule": "-", **each}
         for each in raw
-        if each.get("torch", torch) == torch and (against is not None or _group(each["race"]) != OTHER)
+        if _version(each.get("torch", torch)) == _version(torch)
+        and (against is not None or _group(each["race"]) != OTHER)
     ]
     if not mine:
         return None, 0
