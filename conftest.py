@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from repro import gate, preflight, results
+from repro.expectations import PROCESSES
+from repro.fixes import NONE
 from repro.gate import Known
 from repro.laboratory import Laboratory
+from repro.report import document, html
 from repro.results import Place, Report
+from repro.verdict import Cell
 
 # Each example is several compiles, so few are drawn in CI and a failure is reported as it was found; the long
 # profile draws anew each time, and shrinks.
@@ -24,6 +30,8 @@ settings.register_profile("ci", _COMMON, max_examples=2, derandomize=True, phase
 settings.register_profile("long", _COMMON, max_examples=40)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+_JUDGED = pytest.StashKey[dict[str, Any]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the tests that take many minutes too")
@@ -32,6 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="VERSION",
         help="hold the cells of tests/races against what is recorded of this release (default: the installed one, "
         "or where nothing is recorded of it, the newest)",
+    )
+
+    parser.addoption(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="where to write the page about the judged cells, with its JSON beside it (default: in pytest's cache)",
     )
 
 
@@ -81,8 +96,33 @@ def cuda_laboratory() -> Iterator[Laboratory]:
         yield laboratory
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the tests counted: a line each, across workers."""
+@pytest.fixture
+def judged(request: pytest.FixtureRequest) -> Callable[[str, Sequence[Cell]], Report]:
+    """Keeps the cells that a test judged on a torch for the summary; gives them back as a report."""
+
+    def keep(torch: str, cells: Sequence[Cell]) -> Report:
+        request.node.stash[_JUDGED] = document.of_cells("matrix", torch, cells)
+        return results.of_document(request.node.stash[_JUDGED])
+
+    return keep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """What a test judged goes with its report, from the worker to where the summary is made."""
+    report = yield
+    if call.when == "call" and _JUDGED in item.stash:
+        report.judged = item.stash[_JUDGED]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What the tests counted, a line each, and what the cells that they judged come to, across workers."""
+    ended = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    if parts := [report.judged for report in ended if hasattr(report, "judged")]:
+        terminalreporter.section("races")
+        for line in _races(parts, config):
+            terminalreporter.write_line(line)
     lines = [
         f"{name}: {value}"
         for report in terminalreporter.getreports("passed")
@@ -92,3 +132,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("counted")
         for line in sorted(lines):
             terminalreporter.write_line(line)
+
+
+def _races(parts: Sequence[dict[str, Any]], config: pytest.Config) -> Iterator[str]:
+    """The races shown, the fixes that hold, what is inconclusive, and where the page about it is."""
+    page = config.getoption("--report") or config.rootpath / ".pytest_cache" / "races.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    data = page.with_suffix(".json")
+    cells = [cell for part in parts for cell in part["cells"]]
+    document.write({**parts[0], "cells": cells}, str(data))
+    document.write_text(html.render(html.load(str(data))), str(page))
+    tried = {cell["race"] for cell in cells if cell["fix"] == NONE}
+    shown = {cell["race"] for cell in cells if cell["fix"] == NONE and cell["verdict"] == "FAILS"}
+    yield f"torch {parts[0]['torch']}: {len(shown)} of {len(tried)} races show without a fix"
+    held: dict[str, list[bool]] = {}
+    for cell in cells:
+        if cell["fix"] != NONE and cell["race"] in shown:
+            held.setdefault(cell["fix"], []).append(cell["verdict"] == "HOLDS")
+    for fix, each in sorted(held.items(), key=lambda item: -sum(item[1])):
+        holds = "in processes clean:" if fix == PROCESSES else f"{fix} holds against"
+        yield f"{holds} {sum(each)} of {len(each)} of these"
+    unclear = [cell for cell in cells if cell["verdict"] == "INCONCLUSIVE"]
+    yield f"inconclusive: {len(unclear)} of {len(cells)} cells"
+    yield from (f"  {cell['race']} / {cell['fix']}: {cell['reason']}" for cell in unclear)
+    yield f"report: {os.path.relpath(page)}"

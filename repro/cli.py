@@ -69,8 +69,9 @@ def _say(message: str) -> None:
 
 def _check_targets(options: argparse.Namespace) -> None:
     targets = {f"--{name}": getattr(options, name, None) for name in ("json", "junit", "markdown")}
+    targets["-o"] = getattr(options, "out", None)
     if list(targets.values()).count("-") > 1:
-        raise _Usage("standard output can take only one of --json, --junit and --markdown")
+        raise _Usage("standard output can take only one of --json, --junit, --markdown and -o")
     for option, target in targets.items():
         if target is not None:
             from repro.report import document
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     listing = _command(commands, "list", "the races and the fixes there are")
+    listing.add_argument("--markdown", metavar="FILE", help="write the catalogue of races as Markdown")
     listing.set_defaults(command=_list)
 
     run = _command(commands, "run", "one race, without a fix and with one")
@@ -155,6 +157,16 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     _device_option(replay)
     replay.set_defaults(command=_replay)
+
+    report = _command(commands, "report", "one HTML page about what another command wrote with --json")
+    report.add_argument("file", metavar="FILE", help="what run, explore, replay, matrix or gate wrote with --json")
+    report.add_argument(
+        "-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)"
+    )
+    report.add_argument("--against", metavar="BASELINE", help="compare with this report, or this recorded release")
+    report.add_argument("--junit", metavar="FILE", help="write the differences as JUnit XML")
+    report.add_argument("--markdown", metavar="FILE", help="write the differences as Markdown")
+    report.set_defaults(command=_report)
 
     surface = _command(
         commands, "surface", "what torch keeps for the whole process, and who changes it; reads source"
@@ -290,7 +302,7 @@ def _console(options: argparse.Namespace) -> Console:
     """Where people read: standard output, or standard error where standard output belongs to a document."""
     from rich.console import Console
 
-    taken = "-" in (options.json, getattr(options, "junit", None), getattr(options, "markdown", None))
+    taken = "-" in (getattr(options, name, None) for name in ("json", "junit", "markdown", "out"))
     console = Console(stderr=taken, highlight=False)
     if not console.is_terminal:
         # A file has no edge to wrap at.
@@ -299,17 +311,32 @@ def _console(options: argparse.Namespace) -> Console:
 
 
 def _progress() -> Progress:
-    """A progress bar where somebody watches."""
+    """Where somebody watches: how many are done, how fast that goes, and how long the rest takes."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
 
-    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed * 60:.0f} a minute", style="progress.data.speed")
+
+    return Progress(
+        "{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def _list(options: argparse.Namespace) -> int:
     from rich.table import Table
 
-    from repro.report import document
+    from repro.report import document, markdown
 
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
@@ -328,6 +355,8 @@ def _list(options: argparse.Namespace) -> int:
         for name in names:
             table.add_row(name, found[kind][name])
         console.print(table)
+    if options.markdown is not None:
+        document.write_text(markdown.catalogue(), options.markdown, "--markdown")
     _write(options, document.envelope("list", None, found, seeds=[]))
     return OK
 
@@ -584,6 +613,7 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.laboratory import Laboratory
     from repro.recording import load, unproven
     from repro.report import document, terminal
+    from repro.verdict import EXIT, Verdict
 
     recording = load(options.file, preflight.torch_version())
     _check_race(recording.race, _devices(options))
@@ -592,16 +622,44 @@ def _replay(options: argparse.Namespace) -> int:
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
-    cells = [document.of_observation(run) for run in runs]
-    _write(
-        options,
-        document.envelope(
-            "replay", laboratory.torch, {"race": recording.race, "fix": recording.fix, "runs": cells}, seeds=[]
-        ),
-    )
-    if unproven(runs, recording, laboratory.torch):
-        return INCONCLUSIVE
-    return SHOWN if runs[0].failed else OK
+    why = unproven(runs, recording, laboratory.torch)
+    verdict = Verdict.INCONCLUSIVE if why else Verdict.FAILS if runs[0].failed else Verdict.HOLDS
+    content = {
+        "race": recording.race,
+        "fix": recording.fix,
+        "verdict": verdict.value,
+        "reason": why or runs[0].outcome.reason,
+        "runs": [document.of_observation(run) for run in runs],
+    }
+    _write(options, document.envelope("replay", laboratory.torch, content, seeds=[]))
+    return EXIT[verdict]
+
+
+def _report(options: argparse.Namespace) -> int:
+    from repro import results
+    from repro.report import document, html, junit, markdown
+
+    out = options.out or str(Path(options.file).with_suffix(".html"))
+    if out != "-" and Path(out).resolve() == Path(options.file).resolve():
+        raise _Usage(f"the page would be written over {options.file}; give -o another file")
+    document.check_target(out, "-o")
+    page = html.load(options.file, results.find(options.against) if options.against else None)
+    if page.answer is None and (options.junit or options.markdown):
+        raise _Usage(
+            "there is nothing to compare these cells with, so nothing for --junit or --markdown: give --against"
+        )
+    document.write_text(html.render(page), out, "-o")
+    if page.answer is not None:
+        if options.junit is not None:
+            document.write_text(junit.gate(page.answer), options.junit, "--junit")
+        if options.markdown is not None:
+            document.write_text(markdown.gate(page.answer), options.markdown, "--markdown")
+    if out != "-":
+        _console(options).print(f"written: {out}", markup=False, soft_wrap=True)
+    answer = {} if page.answer is None else document.of_gate(page.answer)
+    content = {"file": options.file, "out": out, "cells": len(page.own), **answer}
+    _write(options, document.envelope("report", page.torch, content, seeds=[]))
+    return OK
 
 
 def _surface(options: argparse.Namespace) -> int:
@@ -697,7 +755,9 @@ def _measure(
         _progress() as progress,
         Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
     ):
-        bar = progress.add_task("cells", total=total)
+        # A search of a cell ends with its first failure, so how many schedules there will be is not known.
+        each = 1 if search else times
+        bar = progress.add_task("cells" if search else "schedules", total=total * each)
         found = (
             exploring.matrix(
                 laboratory,
@@ -713,7 +773,7 @@ def _measure(
         )
         for cell in found:
             cells.append(cell)
-            progress.advance(bar)
+            progress.advance(bar, each)
     return laboratory.torch, cells
 
 

@@ -186,7 +186,7 @@ def folder() -> Path:
 
 def recorded(place: Path | None = None) -> list[Report]:
     """All recorded reports, oldest release first. Raises :class:`ReportError`."""
-    files = sorted((place or folder()).glob("*.json"))
+    files = sorted((place or folder()).glob("torch-*.json"))
     reports = [load(str(file)) for file in files]
     for file, report in zip(files, reports, strict=True):
         if file.name != report.name:

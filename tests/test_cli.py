@@ -22,7 +22,7 @@ from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.preflight import torch_version
 
-COMMANDS = ("list", "run", "explore", "matrix", "gate", "replay", "surface", "export")
+COMMANDS = ("list", "run", "explore", "matrix", "gate", "replay", "report", "surface", "export")
 RACE = "tracing-bystander"
 
 
@@ -158,7 +158,8 @@ def test_a_race_is_run_shown_recorded_and_replayed(tmp_path):
 
     assert run.returncode == (1 if known_to_show() else 0)
     # Progress is there where somebody watches.
-    assert b"cells" in seen
+    assert b"schedules" in seen
+    assert b"0/1" in seen
     assert shown.startswith(f"{RACE} without a fix: {'FAILS' if known_to_show() else 'HOLDS'}")
     check_envelope(recorded, "run")
     assert recorded["torch"].startswith(torch_version().partition("+")[0])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,8 +16,9 @@ from command_line import ROOT, command
 from rich.console import Console
 
 from repro import fixes, preflight, races
-from repro.expectations import expected
+from repro.expectations import expected, fixtures
 from repro.experiment import Observation
+from repro.fixes import NONE
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
 from repro.report import terminal
@@ -65,6 +68,7 @@ def test_a_command_without_output_is_taken(line: str, tmp_path: Path) -> None:
     (tmp_path / "my_fix.py").write_text((fixes.FOLDER / "lock.py").read_text(encoding="utf-8"), encoding="utf-8")
     # Cheaper in what has no bearing on whether the command is right.
     cheap = line.replace("--budget 200", "--budget 3").replace("torch==2.14.1", shlex.quote(sys.executable))
+    shutil.copy(fixtures() / "results" / f"torch-{RELEASE}-py3.11.json", tmp_path / "matrix.json")
     arguments = shlex.split(cheap)
     assert arguments[:3] == ["python", "-m", "repro"]
     if arguments[3] in ("matrix", "gate"):
@@ -105,3 +109,25 @@ def test_what_it_says_of_files_is_true() -> None:
         assert (ROOT / name).exists(), name
     assert f"torch=={RELEASE}" in (ROOT / "tox.ini").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+SYMPTOMS = re.search(r"<!-- symptoms -->\n(.*)<!-- /symptoms -->", README, flags=re.DOTALL)[1].splitlines()[2:]
+
+
+@pytest.mark.parametrize("row", SYMPTOMS)
+def test_a_symptom_leads_to_its_race_and_to_fixes_that_hold(row: str) -> None:
+    symptom, named, holding = row.strip("| ").split(" | ")
+    shown = re.findall("`(.*?)`", named)
+    assert shown
+
+    # What the row quotes first is what was said by the recorded run of one of its races.
+    if symptom.startswith("`"):
+        files = [fixtures() / "schedules" / f"{race}.json" for race in shown]
+        said = " ".join(str(json.loads(file.read_text(encoding="utf-8"))["cells"][-1]) for file in files)
+        texts = [part.split("`")[1] for part in symptom.split(", or ")]
+        assert all(text in said.replace("\\'", "'") for text in texts)
+    for race in shown:
+        release = "2.11.0" if races.group(race) == races.CUDA else RELEASE
+        assert expected(race, NONE, release).outcome is not Kind.OK
+        for fix in re.findall("`(.*?)`", holding):
+            assert expected(race, fix, release).outcome is Kind.OK, (race, fix)

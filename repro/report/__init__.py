@@ -1,4 +1,4 @@
-"""What people and machines read: ``terminal`` for people, ``document`` for JSON.
+"""What people and machines read: ``terminal`` for people, ``document`` for JSON, ``html`` for a page about that JSON.
 
-Of the gate's answer there are ``markdown``, ``junit`` and ``github`` too.
+Of the gate's answer, and of a page's differences, there are ``markdown`` and ``junit`` too, and ``github``.
 """

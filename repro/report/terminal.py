@@ -56,11 +56,16 @@ def _table(console: Console, cells: Sequence[Cell], title: str) -> None:
 
 
 def _cell(cell: Cell) -> Text:
-    kind = cell.observation.outcome.kind
-    # Without a fix there is nothing to hold: the race stayed away.
-    held = "clean" if cell.fix in (NONE, PROCESSES) else "holds"
-    text = held if cell.verdict is Verdict.HOLDS else "?" if cell.verdict is Verdict.INCONCLUSIVE else str(kind)
+    text = word(cell.verdict, cell.fix, cell.observation.outcome.kind)
     return Text(text if cell.as_expected else f"{text} !", style=_STYLE[cell.verdict])
+
+
+def word(verdict: Verdict, fix: str, kind: Kind) -> str:
+    """A cell in a word."""
+    if verdict is Verdict.HOLDS:
+        # Without a fix there is nothing to hold: the race stayed away.
+        return "clean" if fix in (NONE, PROCESSES) else "holds"
+    return "?" if verdict is Verdict.INCONCLUSIVE else str(kind)
 
 
 def _under(race: str, fix: str) -> str:
@@ -95,7 +100,7 @@ def interleaving(console: Console, observation: Observation) -> None:
     console.print(table)
 
 
-_MEANINGS = {
+MEANINGS = {
     Kind.ERROR: "a thread of the user's raised",
     Kind.POISONED: "every later call in the process fails, or its state stays changed",
     Kind.DENSE: "silently dense: all scores computed, or memory ran out on them",
@@ -109,7 +114,7 @@ _MEANINGS = {
 def summary(console: Console, cells: Sequence[Cell]) -> None:
     """What the words in the matrix mean, which cells are not as known, and what it all says."""
     present = {cell.observation.outcome.kind for cell in cells}
-    for kind, meaning in _MEANINGS.items():
+    for kind, meaning in MEANINGS.items():
         if kind in present:
             console.print(f"  {kind}: {meaning}")
     for odd in cells:

@@ -13,9 +13,8 @@ from repro.fixes import NONE
 from repro.gate import Known
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
-from repro.report import document
 from repro.results import Place, Report
-from repro.verdict import Standing, matrix, places
+from repro.verdict import Cell, Standing, matrix, places
 
 RELEASES = sorted({str(record.version) for record in results.recorded()})
 # Those that need a CUDA device have their tests in tests/gpu.
@@ -32,10 +31,12 @@ LONG = [race for race in RACES if races.group(race) == races.PROCESSES and race 
     "race", [pytest.param(race, marks=pytest.mark.nightly) if race in LONG else race for race in RACES]
 )
 def test_every_cell_is_as_this_release_is_known_to_behave(
-    race: str, laboratory: Laboratory, known: Callable[[Report, Sequence[Place]], Known]
+    race: str,
+    laboratory: Laboratory,
+    known: Callable[[Report, Sequence[Place]], Known],
+    judged: Callable[[str, Sequence[Cell]], Report],
 ) -> None:
-    cells = list(matrix(laboratory, [race], fixes.names(), controls=True))
-    report = results.of_document(document.of_cells("gate", laboratory.torch, cells))
+    report = judged(laboratory.torch, list(matrix(laboratory, [race], fixes.names(), controls=True)))
     wanted = [cell for cell in CELLS if cell[0] == race]
 
     answer = gate.compare(known(report, wanted), report, wanted)
