@@ -18,6 +18,8 @@ from tests.command_line import command
 
 # On every release that is known, and without a C++ compiler as it is.
 RACE = "patcher-bystander"
+# One export does for all.
+pytestmark = pytest.mark.xdist_group("issue")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from repro.experiment import Experiment, Observation
@@ -71,6 +71,8 @@ def test_a_fix_holds_for_every_shape(
     race, waiting = RACES[fix]
     seen: set[Workload] = set()
 
+    # Each example is four races, of all masks.
+    @settings(max_examples=max(1, settings.default.max_examples // 2))
     @given(st.tuples(*map(workloads, MASKS)))
     def holds(groups: tuple[tuple[Workload, ...], ...]) -> None:
         for group in groups:

@@ -19,6 +19,8 @@ from repro.laboratory import Laboratory
 RACE = "tracing-flag-leak"
 # So many that bounded search has met the leak on a release that has it.
 BUDGET = 12
+# One search without an executor does for all.
+pytestmark = pytest.mark.xdist_group("executors")
 
 
 def searched(laboratory: Laboratory, executor: Executor | None, on_progress: Any = None) -> Searched:
