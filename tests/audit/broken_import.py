@@ -1,0 +1,3 @@
+"""Cannot be imported."""
+
+1 / 0
