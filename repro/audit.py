@@ -52,8 +52,9 @@ NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eig
 YOURS = "yours"
 # Seconds for the import and one call on each length, alone; a cold first compile is some ten. It bounds a hang.
 TIMEOUT = 120.0
-BUDGET = 60
-# One switch between two threads is what a minute exhausts; more of either wants a larger budget.
+# Enough for every schedule with one switch of three threads.
+BUDGET = 100
+# One switch between two threads is what a minute exhausts: 26 schedules, where two switches have some 400.
 DEFAULT_THREADS = 2
 DEFAULT_STRATEGY = "bounded"
 STRATEGIES: dict[str, Callable[[int], Search]] = {**SEARCHES, "bounded": lambda seed: Bounded(switches=1)}
@@ -142,12 +143,16 @@ FOREIGN = {
 
 
 def parse(name: str) -> Target:
-    """Raises :class:`BadTarget`."""
+    """What ``str`` of a target stands for. Raises :class:`BadTarget`."""
     written, _, extras = name.partition(" with ")
     match = _NAME.fullmatch(written)
     if match is None:
         raise BadTarget(f"{written!r} is not MODULE:CALLABLE; write it as in my_app.attention:attend")
-    return Target(match["module"], match["path"], tuple(filter(None, extras.split(" and "))))
+    target = Target(match["module"], match["path"], tuple(filter(None, extras.split(" and "))))
+    for extra in target.extras:
+        if extra not in (BACKWARD, UNMETERED, *FOREIGN):
+            raise BadTarget(f"{name!r}: nothing is called {extra!r} that a callable could be audited with")
+    return target
 
 
 def workloads(threads: int) -> tuple[Workload, ...]:
@@ -482,6 +487,10 @@ class _Aimed:
 
 def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> tuple[Verdict, str]:
     verdict, reason = verdict_of(found, None)
+    if verdict is Verdict.INCONCLUSIVE and found.promise.switches and not (found.failures or found.inconclusive):
+        if found.schedules < found.budget:
+            return verdict, "some runs did not follow their schedule: what lies below these is unknown"
+        return verdict, f"{found.budget} schedules are not all with one switch; give a larger --budget"
     if verdict is Verdict.HOLDS and not finder.met:
         return Verdict.INCONCLUSIVE, "the threads met no point at which they could be interleaved"
     if verdict is Verdict.HOLDS:

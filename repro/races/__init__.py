@@ -147,6 +147,9 @@ def is_audit(name: str) -> bool:
 def documentation(name: str) -> str:
     """A race's docstring, without importing it."""
     if is_audit(name):
+        from repro import audit
+
+        audit.parse(name)
         return ""
     path = _FOLDERS[group(name)] / _file(name)
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -1,3 +1,3 @@
 """Cannot be imported."""
 
-1 / 0
+RATIO = 1 / 0

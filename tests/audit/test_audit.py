@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,8 @@ from pathlib import Path
 import pytest
 from command_line import ROOT, command, refused
 
-from repro.audit import FOREIGN, BadTarget, audit
+from repro.audit import FOREIGN, BadTarget, audit, workloads
+from repro.cli import _parser
 from repro.experiment import Experiment
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule
@@ -73,7 +76,7 @@ def test_the_mended_loop_holds(here):
 
 
 @pytest.mark.gpu
-def test_the_training_loop_holds(cuda_laboratory):
+def test_the_training_loop_holds():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
         with Laboratory(devices=("cuda",)) as laboratory:
@@ -98,7 +101,7 @@ def test_the_training_loop_holds(cuda_laboratory):
 def test_the_lock_of_a_callable_refuses_the_schedule(here, path, lock):
     name = f"audited:{path}"
     schedule = Schedule.parse("first:mask.sort#1>second")
-    experiment = Experiment(race=name, workloads=_sizes(), strategy=Replay(schedule))
+    experiment = Experiment(race=name, workloads=workloads(2), strategy=Replay(schedule))
 
     seen = here.perform(experiment)
 
@@ -106,12 +109,6 @@ def test_the_lock_of_a_callable_refuses_the_schedule(here, path, lock):
     (switch,) = seen.switches
     assert switch.status == "refused", str(switch)
     assert f"second waits for {lock}, held by first" in switch.reason
-
-
-def _sizes():
-    from repro.audit import workloads
-
-    return workloads(2)
 
 
 def test_a_mask_that_is_larger_than_all_scores_is_not_taken_for_a_dense_call(here):
@@ -175,7 +172,7 @@ def test_foreign_threads_break_what_holds_and_do_not_change_the_verdict(here):
         ("cuda_import:attention", "cuda_import needs CUDA when it is imported (RuntimeError: "),
         ("audited:rihgt", "audited has no rihgt; did you mean right?"),
         ("audited:NOT_A_CALLABLE", "audited:NOT_A_CALLABLE is a int, which cannot be called"),
-        ("audited:raises", "audited:raises raises when it is called alone: ValueError: no such context; it must take"),
+        ("audited:raises", "audited:raises raises when it is called alone: ValueError: no such context; it "),
         ("audited:leaves", "audited:leaves raises when it is called alone: SystemExit: good bye"),
         ("audited:dies", "audited:dies ends the process when it is called alone: killed by SIGKILL"),
         ("audited:returns_nothing", "audited:returns_nothing returns a NoneType, not a tensor"),
@@ -195,7 +192,7 @@ def test_a_callable_that_cannot_be_audited(here, name, message):
 
 
 def test_a_callable_that_hangs(here):
-    with pytest.raises(BadTarget, match="audited:hangs does not end within 4 s .* give a longer --timeout"):
+    with pytest.raises(BadTarget, match=r"audited:hangs does not end within 4 s .* give a longer --timeout"):
         audit(here, "audited:hangs", timeout=4)
 
 
@@ -210,6 +207,15 @@ def test_a_callable_that_hangs(here):
 )
 def test_bad_usage(arguments, message):
     assert refused("audit", *arguments).startswith(message)
+
+
+def test_the_commands_of_the_page_are_taken():
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:cd \S+ && )?python -m repro (audit .*)$", text, flags=re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        parsed = _parser().parse_args(shlex.split(line))
+        assert parsed.command.__name__ == "_audit"
 
 
 def test_the_other_commands_say_where_a_callable_belongs():
