@@ -1,12 +1,12 @@
 """Audits attention of the user's own: do threads that call it break it, by which schedule, and what does "no" mean?
 
 What is audited is named ``MODULE:CALLABLE`` and called as ``(query, key, value, mask_mod) -> output``; it builds its
-block mask itself, as user code does. It becomes a race like those of the catalogue, whose threads call it on keys of
-unequal lengths, so that the engine and all oracles are the same.
+block mask itself, as user code does. It becomes a race like those of the catalogue, so that the engine and the oracles
+are the same: its threads call it twice each, on keys of unequal lengths.
 
 An audit is three steps. The callable is called alone, without any thread: what fails here is no race. Then come the
-recorded schedules that break the catalogue's races, with its threads in their roles: they need two switches or three,
-and no search finds those within a minute. Then a search, by default every schedule with one switch.
+recorded schedules that break the catalogue's races, with its threads in their roles, cold or warm: they need two
+switches or more, and no search finds those within a minute. Then a search, by default every schedule with one switch.
 
 Beside it, :func:`audit` can run the callable against threads that are not the user's (:data:`FOREIGN`). Whether these
 break it says something of the release, and nothing about the callable alone: no lock of its own holds them back.
@@ -18,6 +18,7 @@ import importlib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from repro.experiment import Experiment, Observation
 from repro.exploring import STRATEGIES as SEARCHES
 from repro.exploring import smallest_of, verdict_of
 from repro.fixes import NONE
+from repro.interleave import point
 from repro.interleave.bounded import Bounded
 from repro.interleave.exploration import Exploration
 from repro.interleave.explore import explore
@@ -59,6 +61,7 @@ DEFAULT_THREADS = 2
 DEFAULT_STRATEGY = "bounded"
 STRATEGIES: dict[str, Callable[[int], Search]] = {**SEARCHES, "bounded": lambda seed: Bounded(switches=1)}
 
+_AGAIN = "again"
 _SEAMS = ("mask.sort", "flex.trace", "flex.traced")
 _NAME = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<path>[^\W\d][\w.]*)")
 _CUDA = re.compile(r"cuda|nvidia", re.IGNORECASE)
@@ -179,7 +182,8 @@ def race(name: str) -> Race:
         code.attention = attention if UNMETERED in target.extras else metered(attention)
         if target.foreign:
             return {YOURS: own(code.compiled(YOURS)), target.foreign: foreign(_body(target.foreign, code))}
-        return {NAMES[index]: own(code.compiled(NAMES[index], index)) for index in range(len(code.workloads))}
+        calls = {NAMES[index]: code.compiled(NAMES[index], index) for index in range(len(code.workloads))}
+        return {name: own(_twice(call)) for name, call in calls.items()}
 
     seams = (*_SEAMS, *(FOREIGN[target.foreign].seams if target.foreign else ()))
     # threading.Thread starts with an empty context, and so do these.
@@ -191,6 +195,17 @@ def race(name: str) -> Race:
         context="empty",
         trains=BACKWARD in target.extras,
     )
+
+
+def _twice(call: Callable[[], None]) -> Callable[[], None]:
+    """A first call, which compiles, and a second: many a callable takes its lock for the first alone."""
+
+    def body() -> None:
+        call()
+        point(_AGAIN)
+        call()
+
+    return body
 
 
 def _body(name: str, code: UserCode) -> Callable[[], Any]:
@@ -461,28 +476,70 @@ class _Runs:
 
 
 class _Aimed:
-    """Hands out given schedules first, then what another search does; ``ran`` counts the former."""
+    """Hands out another search's first strategy, then the recorded schedules, then the rest of the search.
 
-    def __init__(self, schedules: Sequence[Schedule], then: Search) -> None:
-        self._given = [Replay(schedule) for schedule in schedules]
-        self._left = list(self._given)
+    The first run shows which points a thread comes to in its first call and which in its second; that is needed to
+    tell a schedule of a thread that is warm. ``ran`` counts the recorded schedules.
+    """
+
+    def __init__(self, recorded: Sequence[Schedule], then: Search) -> None:
+        self._recorded = recorded
         self._then = then
+        self._started = False
+        self._aimed: list[Replay] | None = None
+        self._out: list[Replay] = []
         self.ran = 0
         self.met = False
 
     def next(self) -> Strategy | None:
-        return self._left.pop(0) if self._left else self._then.next()
+        if not self._started:
+            self._started = True
+            return self._then.next()
+        if self._aimed is None:
+            return None
+        if self._aimed:
+            self._out.append(self._aimed.pop(0))
+            return self._out[-1]
+        return self._then.next()
 
     def saw(self, strategy: Strategy, steps: Sequence[Step], conclusive: bool = True) -> None:
-        self.met = self.met or any(step.seam not in ("start", "end") for step in steps)
-        if any(strategy is given for given in self._given):
+        self.met = self.met or any(step.seam not in ("start", _AGAIN, "end") for step in steps)
+        if any(strategy is one for one in self._out):
             self.ran += 1
-        else:
-            self._then.saw(strategy, steps, conclusive)
+            return
+        if self._aimed is None:
+            warm = [each for schedule in self._recorded for each in _warm(schedule, steps)]
+            self._aimed = [Replay(schedule) for schedule in dict.fromkeys([*self._recorded, *warm])]
+        self._then.saw(strategy, steps, conclusive)
 
     @property
     def promise(self) -> Promise:
         return self._then.promise
+
+
+def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[Schedule]:
+    """``schedule`` with one of its threads in its second call, for each where ``steps`` say that there is such a one."""
+    visits = Counter((step.thread, step.seam) for step in steps)
+    first_calls: Counter[tuple[str, str]] = Counter()
+    again = set()
+    for step in steps:
+        if step.seam == _AGAIN:
+            again.add(step.thread)
+        elif step.thread not in again:
+            first_calls[step.thread, step.seam] += 1
+    leader = schedule.switches[0].thread
+    for warm in dict.fromkeys(name for switch in schedule.switches for name in (switch.thread, switch.to)):
+        later = []
+        for switch in schedule.switches:
+            if switch.thread == warm and switch.seam == "start":
+                switch = replace(switch, seam=_AGAIN)
+            elif switch.thread == warm and switch.seam != "end":
+                switch = replace(switch, visit=first_calls[warm, switch.seam] + switch.visit)
+            later.append(switch)
+        if warm != leader:
+            later[:0] = [Switch(leader, "start", 1, warm), Switch(warm, _AGAIN, 1, leader)]
+        if all(switch.visit <= visits[switch.thread, switch.seam] for switch in later):
+            yield Schedule(tuple(later))
 
 
 def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> tuple[Verdict, str]:

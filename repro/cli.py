@@ -303,10 +303,14 @@ def _devices(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.devices or CPU)
 
 
-def _check_race(race: str, devices: tuple[str, ...]) -> None:
-    """That there is a race of this name, and that it exists on these devices."""
+def _check_catalogue(race: str) -> None:
     if races.is_audit(race):
         raise _Usage(f"{race} is no race of the catalogue; of a callable of your own: python -m repro audit {race}")
+
+
+def _check_race(race: str, devices: tuple[str, ...]) -> None:
+    """That there is a race of this name, and that it exists on these devices."""
+    _check_catalogue(race)
     group = races.group(race)
     if race not in races.names_on(devices):
         raise _Usage(
@@ -551,6 +555,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         if fix.endswith(".py"):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
     if options.bisect:
+        _check_catalogue(options.bisect)
         races.documentation(options.bisect)
     if options.reports and len(options.reports) > 1 and not options.update:
         raise _Usage("--from takes more than one report only with --update")
@@ -721,6 +726,7 @@ def _export(options: argparse.Namespace) -> int:
     from repro.report import document
 
     everything = options.race == "all"
+    _check_catalogue(options.race)
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
     recordings = [

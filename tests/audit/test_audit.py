@@ -219,7 +219,8 @@ def test_the_commands_of_the_page_are_taken():
 
 
 def test_the_other_commands_say_where_a_callable_belongs():
-    assert refused("run", "a:b").endswith("of a callable of your own: python -m repro audit a:b")
+    for line in ("run a:b", "explore a:b", "matrix --race a:b", "export a:b -o x", "gate --bisect a:b"):
+        assert refused(*line.split()).endswith("of a callable of your own: python -m repro audit a:b")
 
 
 # ---- the command and the fixture ---------------------------------------------------------------------------------
