@@ -1,8 +1,8 @@
 """Audits attention of the user's own: do threads that call it break it, by which schedule, and what does "no" mean?
 
 What is audited is named ``MODULE:CALLABLE`` and called as ``(query, key, value, mask_mod) -> output``; it builds its
-block mask itself, as user code does. It becomes a race like those of the catalogue, so that the engine and the oracles
-are the same: its threads call it twice each, on keys of unequal lengths.
+block mask itself, as user code does. It becomes a race like those of the catalogue, so that the engine and the
+oracles are the same: its threads call it twice each, on keys of unequal lengths.
 
 An audit is three steps. The callable is called alone, without any thread: what fails here is no race. Then come the
 recorded schedules that break the catalogue's races, with its threads in their roles, cold or warm: they need two
@@ -518,7 +518,7 @@ class _Aimed:
 
 
 def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[Schedule]:
-    """``schedule`` with one of its threads in its second call, for each where ``steps`` say that there is such a one."""
+    """``schedule`` with one of its threads in its second call: each of them that ``steps`` says can be there."""
     visits = Counter((step.thread, step.seam) for step in steps)
     first_calls: Counter[tuple[str, str]] = Counter()
     again = set()

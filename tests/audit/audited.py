@@ -84,6 +84,18 @@ class OfOneThread:
 of_one_thread = OfOneThread()
 
 
+served = set()
+
+
+def locked_for_the_first_call(query, key, value, mask_mod):
+    if key.shape[-2] in served:
+        return right(query, key, value, mask_mod)
+    with LOCK:
+        output = right(query, key, value, mask_mod)
+        served.add(key.shape[-2])
+        return output
+
+
 def blocked_where_nobody_looks(*inputs, made=[]):  # noqa: B006
     if not made:
         made.append(None)
