@@ -196,6 +196,8 @@ _AUDIT = """
 MODULE:CALLABLE is imported as python -m would, and called as (query, key, value, mask_mod) -> output: query is
 [1, 8, 512, 32], key and value [1, 8, N, 32] with another N in each thread, mask_mod as flex_attention takes it. It
 builds its block mask itself. Calls run under no_grad; with --train, on CUDA, each goes backward too.
+
+Exit code 0: it holds; 1: a schedule breaks it; 2: it cannot be audited, and what to do; 3: nothing can be said.
 """
 
 
