@@ -345,7 +345,7 @@ def _wrong(output: Any, inputs: sparsity.Canary) -> str:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a foreign thread did to the callable: ``shown`` is the first run that failed, if one did."""
+    """What came of a foreign thread: ``shown`` is a run in which the callable broke, or else one that failed."""
 
     name: str
     schedules: int
@@ -354,11 +354,13 @@ class Beside:
 
     @property
     def breaks(self) -> bool:
-        """Whether it is the callable that suffers, and not the foreign thread alone."""
-        if self.shown is None:
-            return False
-        raised = self.shown.outcome.details.get("errors", {})
-        return self.shown.outcome.kind is not Kind.ERROR or YOURS in raised
+        return self.shown is not None and _suffers(self.shown)
+
+
+def _suffers(run: Observation) -> bool:
+    """Whether it is the callable that a foreign thread broke, and not the foreign thread alone that broke."""
+    raised = run.outcome.details.get("errors", {})
+    return run.failed and (run.outcome.kind is not Kind.ERROR or YOURS in raised)
 
 
 @dataclass(frozen=True)
@@ -405,6 +407,10 @@ def audit(
     Raises :class:`BadTarget` for what cannot be audited, a callable that fails alone above all.
     """
     target = parse(name)
+    if not 2 <= threads <= len(NAMES):
+        raise BadTarget(f"{threads} threads: give 2 to {len(NAMES)}")
+    if strategy not in STRATEGIES:
+        raise BadTarget(f"no strategy is called {strategy!r}; there are {', '.join(STRATEGIES)}")
     if trains:
         target = target.having(BACKWARD)
     sizes = tuple(replace(workload, device=device) for workload in workloads(threads))
@@ -592,7 +598,7 @@ def _told(schedule: Schedule, cast: Mapping[str, str]) -> Schedule:
 
 
 def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...], device: str) -> Iterator[Beside]:
-    """Against each foreign thread: without a switch, then by the recorded schedules, until one breaks something."""
+    """Against each foreign thread, by the recorded schedules, until one breaks the callable."""
     catalogue = dict(_catalogue(laboratory.torch))
     for name, known in FOREIGN.items():
         experiment = Experiment(race=str(target.having(name)), workloads=sizes, devices=(device,))
@@ -607,9 +613,9 @@ def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...],
         runs = []
         for schedule in dict.fromkeys(schedules):
             runs.append(laboratory.perform(replace(experiment, strategy=Replay(schedule))))
-            if runs[-1].failed:
+            if _suffers(runs[-1]):
                 break
-        shown = runs[-1] if runs[-1].failed else None
+        shown = next(filter(_suffers, runs), None) or next((run for run in runs if run.failed), None)
         lost = next((run.outcome.reason for run in runs if not run.conclusive), "")
         fates = [fate for run in runs for fate in run.switches if fate.switch.seam != "start"]
         if not lost and all(fate.status == "absent" for fate in fates):

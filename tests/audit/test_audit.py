@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, command, refused
 
+import repro
+from repro import recording
 from repro.audit import FOREIGN, BadTarget, audit, workloads
-from repro.cli import _parser
 from repro.experiment import Experiment
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule
@@ -26,6 +24,7 @@ from repro.outcome import Kind
 from repro.report import document, terminal
 from repro.verdict import Verdict
 
+ROOT = Path(repro.__file__).parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 
 
@@ -59,10 +58,10 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert "under no_grad" in text
     file = tmp_path / "broken.json"
     document.write(document.of_audit(found), str(file))
-    replayed = command("replay", str(file), cwd=EXAMPLES)
-    assert replayed.returncode == 1, replayed.stderr
-    assert replayed.stdout.startswith("threaded_inference:attention, torch")
-    assert "error 1 of 1" in replayed.stdout
+    recorded = recording.load(str(file), here.torch)
+    replayed = here.perform(recorded.experiment())
+    assert replayed.signature == found.shown.signature
+    assert recorded.divergence(replayed) is None
 
 
 def test_the_mended_loop_holds(here):
@@ -70,8 +69,8 @@ def test_the_mended_loop_holds(here):
 
     assert found.verdict is Verdict.HOLDS, found.reason
     assert found.exploration.exhausted
-    assert found.recorded == 4
-    # Each thread has gone through all that it does, and has waited for the lock.
+    # Four of the catalogue's, told of cold threads and of warm ones.
+    assert found.recorded == 9
     assert found.reason.startswith("every schedule of up to 1 switches ran, of 2 threads")
 
 
@@ -205,41 +204,7 @@ def test_a_callable_that_hangs(here):
         audit(here, "audited:hangs", timeout=4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["attention.py"], "'attention.py' is not MODULE:CALLABLE; write it as in my_app.attention:attend"),
-        (["a:b", "--threads", "9"], "argument --threads: '9' is not a whole number from 2 to 8"),
-        (["a:b", "--threads", "1"], "argument --threads: '1' is not a whole number from 2 to 8"),
-        (["a:b", "--train"], "--train needs --device cuda: on the CPU compiled flex_attention is for inference"),
-    ],
-)
-def test_bad_usage(arguments, message):
-    assert refused("audit", *arguments).startswith(message)
-
-
-def test_the_commands_of_the_page_are_taken():
-    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^(?:cd \S+ && )?python -m repro (audit .*)$", text, flags=re.MULTILINE)
-    assert len(lines) == 3
-    for line in lines:
-        parsed = _parser().parse_args(shlex.split(line))
-        assert parsed.command.__name__ == "_audit"
-
-
-def test_the_other_commands_say_where_a_callable_belongs():
-    for line in ("run a:b", "explore a:b", "matrix --race a:b", "export a:b -o x", "gate --bisect a:b"):
-        assert refused(*line.split()).endswith("of a callable of your own: python -m repro audit a:b")
-
-
-# ---- the command and the fixture ---------------------------------------------------------------------------------
-
-
-def test_the_command_refuses_with_one_line_and_exit_code_2(tmp_path):
-    (tmp_path / "mine.py").write_text("def attention(*inputs):\n    raise ValueError('no\\nlines')\n")
-    done = command("audit", "mine:attention", cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "mine:attention raises when it is called alone: ValueError: no" in done.stderr
+# ---- the fixture -----------------------------------------------------------------------------------------------
 
 
 TESTS = """
