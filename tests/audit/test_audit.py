@@ -245,6 +245,12 @@ def test_the_fixture_fails_with_the_report_in_a_project_of_somebody_else(here, t
     assert "threaded_inference has no attend; did you mean attention?" in done.stdout
 
 
+def test_the_plugin_that_an_installed_package_brings_is_the_one_that_p_names():
+    entries = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("entry-points.pytest11]\n")[2]
+    # Under two names pytest would refuse to load it twice.
+    assert entries.startswith('"repro.pytest_plugin" = "repro.pytest_plugin"\n')
+
+
 def test_the_report_is_json_of_the_usual_envelope(here):
     found = audit(here, "audited:of_one_thread", budget=1, seed=7)
     content = json.loads(json.dumps(document.of_audit(found)))
