@@ -55,7 +55,7 @@ YOURS = "yours"
 # Seconds for the import and one call on each length, alone; a cold first compile is some ten. It bounds a hang.
 TIMEOUT = 120.0
 # Enough for every schedule with one switch of three threads.
-BUDGET = 100
+BUDGET = 150
 # One switch between two threads is what a minute exhausts: 26 schedules, where two switches have some 400.
 DEFAULT_THREADS = 2
 DEFAULT_STRATEGY = "bounded"
@@ -550,12 +550,12 @@ def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[Schedule]:
 
 def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> tuple[Verdict, str]:
     verdict, reason = verdict_of(found, None)
+    if not finder.met and not (found.failures or found.inconclusive):
+        return Verdict.INCONCLUSIVE, "the threads met no point at which they could be interleaved"
     if verdict is Verdict.INCONCLUSIVE and found.promise.switches and not (found.failures or found.inconclusive):
         if found.schedules < found.budget:
             return verdict, "some runs did not follow their schedule: what lies below these is unknown"
         return verdict, f"{found.budget} schedules are not all with one switch; give a larger --budget"
-    if verdict is Verdict.HOLDS and not finder.met:
-        return Verdict.INCONCLUSIVE, "the threads met no point at which they could be interleaved"
     if verdict is Verdict.HOLDS:
         reason = f"{reason}, of {threads} threads; so did the {finder.ran} recorded schedules that break other code"
     return verdict, reason
