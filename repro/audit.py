@@ -336,7 +336,7 @@ def _wrong(output: Any, inputs: sparsity.Canary) -> str:
         )
     right = numerics.judge(output.detach(), inputs)
     if right.sight is Sight.FAIL:
-        return f"is wrong even when it is called alone ({right.message}): softmax(q k / sqrt(d)) v under mask_mod"
+        return f"is wrong even when it is called alone ({right.message}): what is expected is softmax(query key / sqrt(head_dim)) value, under mask_mod"
     return ""
 
 
@@ -557,7 +557,7 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
             return verdict, "some runs did not follow their schedule: what lies below these is unknown"
         return verdict, f"{found.budget} schedules are not all with one switch; give a larger --budget"
     if verdict is Verdict.HOLDS:
-        reason = f"{reason}, of {threads} threads; so did the {finder.ran} recorded schedules that break other code"
+        reason = f"{reason} ({threads} threads); the {finder.ran} recorded schedules that break other code ran too"
     return verdict, reason
 
 

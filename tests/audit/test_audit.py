@@ -71,7 +71,7 @@ def test_the_mended_loop_holds(here):
     assert found.exploration.exhausted
     # Four of the catalogue's, told of cold threads and of warm ones.
     assert found.recorded == 9
-    assert found.reason.startswith("every schedule of up to 1 switches ran, of 2 threads")
+    assert found.reason.startswith("every schedule of up to 1 switches ran (2 threads)")
 
 
 def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here):
