@@ -336,7 +336,10 @@ def _wrong(output: Any, inputs: sparsity.Canary) -> str:
         )
     right = numerics.judge(output.detach(), inputs)
     if right.sight is Sight.FAIL:
-        return f"is wrong even when it is called alone ({right.message}): what is expected is softmax(query key / sqrt(head_dim)) value, under mask_mod"
+        return (
+            f"is wrong even when it is called alone ({right.message}): what is expected is "
+            "softmax(query key / sqrt(head_dim)) value, under mask_mod"
+        )
     return ""
 
 
