@@ -1,7 +1,7 @@
 """``python -m repro``: the command line.
 
-Exit codes: ``run``, ``explore`` and ``replay``: 0 holds, 1 race shown; ``matrix`` and ``gate``: 0 as this release is
-known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive; the rest 0.
+Exit codes: ``run``, ``explore``, ``audit`` and ``replay``: 0 holds, 1 race shown; ``matrix`` and ``gate``: 0 as this
+release is known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive; the rest 0.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def _check_targets(options: argparse.Namespace) -> None:
 
 
 def _bad_input() -> tuple[type[Exception], ...]:
+    from repro.audit import BadTarget
     from repro.expectations import ExpectationError
     from repro.interleave.schedule import ScheduleError
     from repro.interleave.shrink import Unsteady
@@ -91,6 +92,7 @@ def _bad_input() -> tuple[type[Exception], ...]:
 
     return (
         BadSurface,
+        BadTarget,
         _Usage,
         races.UnknownRace,
         fixes.UnknownFix,
@@ -137,6 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     _device_option(explore)
     _search_options(explore)
     explore.set_defaults(command=_explore)
+
+    _audit_options(_command(commands, "audit", "attention of your own, called by several threads: does it hold?"))
 
     table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
     table.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
@@ -198,6 +202,54 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--c-trace", action="store_true", help="of a crash, the native stacks too (needs gdb)")
     export.set_defaults(command=_export)
     return parser
+
+
+_AUDIT = """
+MODULE:CALLABLE is imported as python -m would, and called as (query, key, value, mask_mod) -> output: query is
+[1, 8, 512, 32], key and value [1, 8, N, 32] with another N in each thread, mask_mod as flex_attention takes it. It
+builds its block mask itself. Calls run under no_grad; with --train, on CUDA, each goes backward too.
+
+Exit code 0: it holds; 1: a schedule breaks it; 2: it cannot be audited, and what to do; 3: nothing can be said.
+"""
+
+
+def _audit_options(audit: argparse.ArgumentParser) -> None:
+    from repro.audit import BUDGET, DEFAULT_STRATEGY, DEFAULT_THREADS, STRATEGIES, TIMEOUT
+
+    audit.description = _AUDIT
+    audit.formatter_class = argparse.RawDescriptionHelpFormatter
+    audit.set_defaults(command=_audit)
+    audit.add_argument("target", metavar="MODULE:CALLABLE")
+    audit.add_argument(
+        "--threads",
+        type=_threads,
+        default=DEFAULT_THREADS,
+        metavar="N",
+        help=f"how many call it, 2 to 8 (default: {DEFAULT_THREADS})",
+    )
+    audit.add_argument(
+        "--foreign", action="store_true", help="list which threads that are not yours break it (no exit code)"
+    )
+    audit.add_argument("--train", action="store_true", help="go backward in each call; needs --device cuda")
+    audit.add_argument("--device", metavar="D", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    audit.add_argument(
+        "--strategy",
+        metavar="S",
+        choices=STRATEGIES,
+        default=DEFAULT_STRATEGY,
+        help="bounded (every schedule with one switch), pct or random (default: bounded)",
+    )
+    audit.add_argument(
+        "--budget", type=_positive, default=BUDGET, metavar="N", help=f"schedules to run (default: {BUDGET})"
+    )
+    audit.add_argument("--seed", type=_seed, default=0, metavar="N", help="of pct and random (default: 0)")
+    audit.add_argument(
+        "--timeout",
+        type=_positive,
+        default=round(TIMEOUT),
+        metavar="S",
+        help=f"seconds for the import and a call, alone (default: {TIMEOUT:g})",
+    )
 
 
 _GATE = """
@@ -265,8 +317,14 @@ def _devices(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.devices or CPU)
 
 
+def _check_catalogue(race: str) -> None:
+    if races.is_audit(race):
+        raise _Usage(f"{race} is no race of the catalogue; of a callable of your own: python -m repro audit {race}")
+
+
 def _check_race(race: str, devices: tuple[str, ...]) -> None:
     """That there is a race of this name, and that it exists on these devices."""
+    _check_catalogue(race)
     group = races.group(race)
     if race not in races.names_on(devices):
         raise _Usage(
@@ -295,6 +353,12 @@ def _positive(text: str) -> int:
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
+
+
+def _threads(text: str) -> int:
+    if not text.isdecimal() or not 2 <= int(text) <= 8:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 2 to 8")
     return int(text)
 
 
@@ -405,6 +469,35 @@ def _explore(options: argparse.Namespace) -> int:
     return EXIT[found.verdict]
 
 
+def _audit(options: argparse.Namespace) -> int:
+    from repro.audit import audit, parse
+    from repro.laboratory import Laboratory
+    from repro.report import document, terminal
+    from repro.verdict import EXIT
+
+    parse(options.target)
+    if options.train and options.device == "cpu":
+        raise _Usage("--train needs --device cuda: on the CPU compiled flex_attention is for inference")
+    with _progress() as progress, Laboratory(lanes=2, devices=[options.device]) as laboratory:
+        bar = progress.add_task("schedules", total=options.budget)
+        found = audit(
+            laboratory,
+            options.target,
+            threads=options.threads,
+            strategy=options.strategy,
+            budget=options.budget,
+            seed=options.seed,
+            foreign=options.foreign,
+            trains=options.train,
+            device=options.device,
+            timeout=options.timeout,
+            on_progress=lambda seen: progress.update(bar, completed=seen.schedules),
+        )
+    terminal.audited(_console(options), found)
+    _write(options, document.of_audit(found))
+    return EXIT[found.verdict]
+
+
 def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import standing
@@ -493,6 +586,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         if fix.endswith(".py"):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
     if options.bisect:
+        _check_catalogue(options.bisect)
         races.documentation(options.bisect)
     if options.reports and len(options.reports) > 1 and not options.update:
         raise _Usage("--from takes more than one report only with --update")
@@ -616,7 +710,8 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.verdict import EXIT, Verdict
 
     recording = load(options.file, preflight.torch_version())
-    _check_race(recording.race, _devices(options))
+    if not races.is_audit(recording.race):
+        _check_race(recording.race, _devices(options))
     experiment = replace(recording.experiment(), devices=_devices(options))
     with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
         runs = list(laboratory.perform_all([experiment] * options.n))
@@ -691,6 +786,7 @@ def _export(options: argparse.Namespace) -> int:
     from repro.report import document
 
     everything = options.race == "all"
+    _check_catalogue(options.race)
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
     recordings = [

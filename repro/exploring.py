@@ -105,8 +105,8 @@ def search(
     if fix != NONE and baseline is None:
         baseline = one(NONE, 1)
     found = one(fix, stop_after)
-    verdict, reason = _judge(found, baseline)
-    smallest = _smallest(laboratory, Experiment(race=race, fix=fix, devices=devices), found)
+    verdict, reason = verdict_of(found, baseline)
+    smallest = smallest_of(laboratory, Experiment(race=race, fix=fix, devices=devices), found)
     return Searched(race, fix, strategy, seed, verdict, reason, found, baseline, smallest)
 
 
@@ -162,7 +162,7 @@ def _shown(found: Searched) -> Observation:
     return Observation(Outcome(kind, f"{found.reason}; {found.exploration}"))
 
 
-def _judge(found: Exploration[Observation], baseline: Exploration[Observation] | None) -> tuple[Verdict, str]:
+def verdict_of(found: Exploration[Observation], baseline: Exploration[Observation] | None) -> tuple[Verdict, str]:
     if found.failures and len(found.nondeterministic) == len(found.failures):
         return Verdict.INCONCLUSIVE, f"not deterministic: {found.failures[0].divergence}"
     if found.failures:
@@ -182,7 +182,7 @@ def _judge(found: Exploration[Observation], baseline: Exploration[Observation] |
     return Verdict.INCONCLUSIVE, f"the budget is too small: detection {promised}, needed {DETECTION:.0%}"
 
 
-def _smallest(
+def smallest_of(
     laboratory: Laboratory, experiment: Experiment, found: Exploration[Observation]
 ) -> Shrunk[Observation] | None:
     steady = [failure for failure in found.failures if failure.divergence is None and failure.schedule is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,16 +44,27 @@ class _Watched(threading.local):
 _watched = _Watched()
 
 
+def metered(function: Attention) -> Attention:
+    """``function``, with what it allocates counted towards the watched call that it is part of."""
+
+    def counting(query: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+        call = _watched.call
+        if call is None:
+            return function(query, *rest, **options)
+        call.meter = AllocationMeter(query.device)
+        with call.meter:
+            return function(query, *rest, **options)
+
+    return counting
+
+
 def mask_then(flex: Attention) -> Attention:
     """What users write: ``(query, key, value, mask_mod) -> output``; it builds its block mask on every call."""
+    flex = metered(flex)
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask_mod: Any) -> torch.Tensor:
         block_mask = create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=str(query.device))
-        call = _watched.call
-        if call is not None:
-            call.meter = AllocationMeter(query.device)
-        with call.meter if call is not None and call.meter is not None else nullcontext():
-            return flex(query, key, value, block_mask=block_mask)
+        return flex(query, key, value, block_mask=block_mask)
 
     return attention
 

@@ -66,6 +66,9 @@ def test_an_output_is_what_the_command_prints(block: str, laboratory: Laboratory
 @pytest.mark.parametrize("line", SHELL)
 def test_a_command_without_output_is_taken(line: str, tmp_path: Path) -> None:
     (tmp_path / "my_fix.py").write_text((fixes.FOLDER / "lock.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "my_app").mkdir()
+    example = (ROOT / "docs" / "examples" / "threaded_inference.py").read_text(encoding="utf-8")
+    (tmp_path / "my_app" / "attention.py").write_text(f"{example}\n\nattend = attention\n", encoding="utf-8")
     # Cheaper in what has no bearing on whether the command is right.
     cheap = line.replace("--budget 200", "--budget 3").replace("torch==2.14.1", shlex.quote(sys.executable))
     shutil.copy(fixtures() / "results" / f"torch-{RELEASE}-py3.11.json", tmp_path / "matrix.json")

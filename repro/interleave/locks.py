@@ -240,9 +240,11 @@ _Place = tuple[str, Callable[[], Any], Callable[[Any], None]]
 def _places(root: Any) -> Iterator[_Place]:
     """Where ``root`` can hold a lock: a name, how to read it, how to write it."""
     if isinstance(root, types.FunctionType):
-        for name in _names(root.__code__):
+        names = list(_names(root.__code__))
+        for name in names:
             if name in root.__globals__:
                 yield _item(root.__globals__, name, name)
+                yield from _within(root.__globals__[name], name, names)
         for name, cell in zip(root.__code__.co_freevars, root.__closure__ or (), strict=True):
             yield (
                 name,
@@ -267,6 +269,18 @@ def _places(root: Any) -> Iterator[_Place]:
     elif hasattr(root, "__dict__"):
         for name in vars(root):
             yield name, functools.partial(getattr, root, name), functools.partial(setattr, root, name)
+
+
+def _within(owner: Any, label: str, names: list[str]) -> Iterator[_Place]:
+    """Of a module or a class that a function names, what it may read of it, as in ``locks.LOCK``."""
+    if isinstance(owner, (type, types.ModuleType)) and not _is_library(owner):
+        for name in dict.fromkeys(names):
+            if isinstance(vars(owner).get(name), (*_LOCKS, *_SEMAPHORES, threading.Condition)):
+                yield (
+                    f"{label}.{name}",
+                    functools.partial(getattr, owner, name),
+                    functools.partial(setattr, owner, name),
+                )
 
 
 def _argument(root: functools.partial[Any], index: int) -> Any:

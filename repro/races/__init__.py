@@ -134,17 +134,33 @@ def names_on(devices: Iterable[str]) -> list[str]:
 
 def group(name: str) -> str:
     """The group of the race called ``name``. Raises :class:`UnknownRace`."""
+    if is_audit(name):
+        return THREADS
     return next(group for group, folder in _FOLDERS.items() if (folder / _file(name)).is_file())
+
+
+def is_audit(name: str) -> bool:
+    """Whether ``name`` is no race of the catalogue but one of a user's own callable, ``MODULE:CALLABLE``."""
+    return ":" in name
 
 
 def documentation(name: str) -> str:
     """A race's docstring, without importing it."""
+    if is_audit(name):
+        from repro import audit
+
+        audit.parse(name)
+        return ""
     path = _FOLDERS[group(name)] / _file(name)
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def load(name: str) -> Race:
     """The race called ``name``. Imports torch. Raises :class:`UnknownRace`."""
+    if is_audit(name):
+        from repro import audit
+
+        return audit.race(name)
     package = __name__ if group(name) == THREADS else f"{__name__}.{group(name)}"
     race = importlib.import_module(f"{package}.{Path(_file(name)).stem}").RACE
     assert isinstance(race, Race)

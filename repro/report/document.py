@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from repro.audit import Audited
 from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
@@ -107,6 +108,38 @@ def _exploration(seen: Exploration[Observation]) -> dict[str, Any]:
         ],
         "inconclusive": [lost.reason for lost in seen.inconclusive],
     }
+
+
+def of_audit(found: Audited) -> dict[str, Any]:
+    """The document of ``audit``; the run that breaks the callable is its one cell, so that ``replay`` can take it."""
+    cells = []
+    if found.shown is not None:
+        cells = of_run(found.torch, found.experiment, found.shown)["cells"]
+    beside = None
+    if found.beside is not None:
+        beside = [
+            {
+                "thread": one.name,
+                "breaks": one.breaks,
+                "schedules": one.schedules,
+                "inconclusive": one.inconclusive or None,
+                "shown": None if one.shown is None else of_observation(one.shown),
+            }
+            for one in found.beside
+        ]
+    content = {
+        "target": found.target.name,
+        "threads": found.threads,
+        "strategy": found.strategy,
+        "verdict": found.verdict.value,
+        "by": "search",
+        "reason": found.reason,
+        "recorded": found.recorded,
+        "search": _exploration(found.exploration),
+        "foreign": beside,
+        "cells": cells,
+    }
+    return envelope("audit", found.torch, content, seeds=[found.seed])
 
 
 def of_cell(cell: Cell) -> dict[str, Any]:

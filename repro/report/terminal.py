@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from repro import races
+from repro.audit import FOREIGN, Audited
 from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
@@ -69,6 +70,8 @@ def word(verdict: Verdict, fix: str, kind: Kind) -> str:
 
 
 def _under(race: str, fix: str) -> str:
+    if races.is_audit(race):
+        return race
     return f"{race} " + {NONE: "without a fix", PROCESSES: "in processes"}.get(fix, f"with fix {fix}")
 
 
@@ -250,6 +253,42 @@ def searched(console: Console, found: Searched) -> None:
         console.print(f"  {trial.outcome.kind}: {trial.outcome.reason}", markup=False, soft_wrap=True)
         console.print(f"  smallest schedule: {found.smallest.case.schedule}", markup=False, soft_wrap=True)
         interleaving(console, trial)
+
+
+def audited(console: Console, found: Audited) -> None:
+    """The verdict about a callable, what was run, the schedule that breaks it, and who else does."""
+
+    def line(*parts: str | tuple[str, str]) -> None:
+        console.print(Text.assemble(*parts), soft_wrap=True)
+
+    shown = f" ({found.shown.outcome.kind})" if found.shown is not None else ""
+    line(f"{found.target}, {found.threads} threads: ", (f"{found.verdict}{shown}", _STYLE[found.verdict]))
+    line(f"  {found.reason}")
+    line(f"  {found.strategy}, seed {found.seed}: {found.exploration}")
+    line("  each call went backward" if found.trains else "  under no_grad: audited for inference")
+    if found.shown is not None:
+        line(f"  schedule: {found.shown.schedule}")
+        interleaving(console, found.shown)
+    if found.beside is None:
+        return
+    line("against threads that are not yours, on this release:")
+    for one in found.beside:
+        said = f"  {one.name} ({FOREIGN[one.name].summary}): "
+        if one.shown is None:
+            line(said, f"inconclusive: {one.inconclusive}" if one.inconclusive else "does not break it")
+            continue
+        word = ("breaks it", "red") if one.breaks else ("is broken by it", "yellow")
+        line(said, word, f" ({one.shown.outcome.kind})")
+        line(f"    {one.shown.outcome.reason}")
+        line(f"    schedule: {one.shown.schedule}")
+
+
+def audited_text(found: Audited) -> str:
+    """:func:`audited` as text, for an assertion."""
+    console = Console(width=200, color_system=None, highlight=False)
+    with console.capture() as captured:
+        audited(console, found)
+    return captured.get()
 
 
 def falsified(experiment: Experiment, observation: Observation, torch: str, folder: Path) -> str:

@@ -123,6 +123,20 @@ def in_module():
     return module.use
 
 
+locks = types.ModuleType("locks")
+locks.LOCK = threading.Lock()
+
+
+def use_lock_of_a_module():
+    with locks.LOCK:
+        point("inside")
+
+
+def use_lock_of_a_class():
+    with Holder.shared:
+        point("inside")
+
+
 PLACES = {
     "global": lambda: use_global,
     "closure": in_closure,
@@ -132,6 +146,8 @@ PLACES = {
     "inner function": in_nested,
     "decorator": decorated,
     "module": in_module,
+    "attribute of a module": lambda: use_lock_of_a_module,
+    "attribute of a class": lambda: use_lock_of_a_class,
     "method, own": lambda: Holder().use_own,
     "method, class": lambda: Holder().use_shared,
     "method, global": lambda: Holder().use_global,

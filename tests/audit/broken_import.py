@@ -1,0 +1,3 @@
+"""Cannot be imported."""
+
+RATIO = 1 / 0

@@ -1,0 +1,277 @@
+"""What an audit says of callables that hold, break, or cannot be audited.
+
+Which of them hold is a fact of a release of torch: those tests speak of 2.13.0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import repro.audit
+from repro import recording
+from repro.audit import FOREIGN, BadTarget, audit, workloads
+from repro.experiment import Experiment
+from repro.interleave.replay import Replay
+from repro.interleave.schedule import Schedule
+from repro.laboratory import Laboratory
+from repro.outcome import Kind
+from repro.report import document, terminal
+from repro.verdict import Verdict
+
+ROOT = Path(repro.__file__).parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+@pytest.fixture(scope="session")
+def here() -> Laboratory:
+    """A laboratory that finds the callables of this folder and of the examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(Path(__file__).parent), str(EXAMPLES), *sys.path])
+        with Laboratory() as laboratory:
+            laboratory.run("os:getpid", timeout=60)
+            yield laboratory
+
+
+def breaks(laboratory: Laboratory) -> None:
+    if laboratory.torch.partition("+")[0] not in ("2.13.0", "2.14.1"):
+        pytest.skip(f"what breaks is told of 2.13.0 and 2.14.1, this is {laboratory.torch}")
+
+
+# ---- the examples ------------------------------------------------------------------------------------------------
+
+
+def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
+    breaks(here)
+    found = audit(here, "threaded_inference:attention")
+
+    assert found.verdict is Verdict.FAILS
+    assert found.shown.outcome.kind is Kind.ERROR
+    assert found.shown.schedule == "first:fx.trace#1>second, second:mask.sort#1>first"
+    text = terminal.audited_text(found)
+    assert text.startswith("threaded_inference:attention, 2 threads: FAILS (error)\n  second: KeyError: 'custom'\n")
+    assert "under no_grad" in text
+    file = tmp_path / "broken.json"
+    document.write(document.of_audit(found), str(file))
+    recorded = recording.load(str(file), here.torch)
+    replayed = here.perform(recorded.experiment())
+    assert replayed.signature == found.shown.signature
+    assert recorded.divergence(replayed) is None
+
+
+def test_the_mended_loop_holds(here):
+    found = audit(here, "threaded_inference_mended:attention")
+
+    assert found.verdict is Verdict.HOLDS, found.reason
+    assert found.exploration.exhausted
+    # Four of the catalogue's, told of cold threads and of warm ones.
+    assert found.recorded == 9
+    assert found.reason.startswith("every schedule of up to 1 switches ran (2 threads)")
+
+
+def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here):
+    breaks(here)
+    found = audit(here, "audited:locked_for_the_first_call")
+
+    assert found.verdict is Verdict.FAILS
+    assert "second:again#1>first" in found.shown.schedule
+    assert "second: KeyError: 'custom'" in found.reason
+
+
+@pytest.mark.gpu
+def test_the_training_loop_holds():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+        with Laboratory(devices=("cuda",)) as laboratory:
+            found = audit(laboratory, "training:attention", device="cuda", trains=True)
+    assert found.verdict is Verdict.HOLDS, found.reason
+
+
+# ---- whatever the callable is, its locks are seen ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "lock"),
+    [
+        ("instance", "lock"),
+        ("bound", "lock"),
+        ("Attention.static", "Locks.shared"),
+        ("decorated", "lock"),
+        ("partial", "args.0"),
+        ("per_head", "LOCK"),
+    ],
+)
+def test_the_lock_of_a_callable_refuses_the_schedule(here, path, lock):
+    name = f"audited:{path}"
+    schedule = Schedule.parse("first:mask.sort#1>second")
+    experiment = Experiment(race=name, workloads=workloads(2), strategy=Replay(schedule))
+
+    seen = here.perform(experiment)
+
+    assert lock in seen.seams
+    (switch,) = seen.switches
+    assert switch.status == "refused", str(switch)
+    assert f"second waits for {lock}, held by first" in switch.reason
+
+
+def test_a_mask_that_is_larger_than_all_scores_is_not_taken_for_a_dense_call(here):
+    found = audit(here, "audited:per_head", strategy="pct", budget=1)
+    assert str(found.target) == "audited:per_head with unmetered memory"
+    assert found.exploration.failing == 0
+
+
+# ---- verdicts that are none --------------------------------------------------------------------------------------
+
+
+def test_a_budget_that_is_too_small_is_inconclusive_and_names_the_floor(here):
+    found = audit(here, "audited:bound", strategy="pct", budget=2, threads=3)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "the budget is too small" in found.reason
+    assert found.exploration.threads == 3
+
+
+def test_threads_that_meet_no_point_are_inconclusive(here):
+    found = audit(here, "audited_warm:attention", budget=1)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.reason == "the threads met no point at which they could be interleaved"
+
+
+def test_what_fails_in_a_second_thread_without_any_overlap_fails(here):
+    found = audit(here, "audited:of_one_thread", budget=1)
+    assert found.verdict is Verdict.FAILS
+    assert "this belongs to another thread" in found.reason
+
+
+@pytest.mark.nightly
+def test_a_lock_that_nobody_sees_is_inconclusive(here):
+    found = audit(here, "audited:blocked_where_nobody_looks", budget=8)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "blocked outside the model" in found.reason
+
+
+# ---- against threads that are not the user's ---------------------------------------------------------------------
+
+
+def test_foreign_threads_break_what_holds_and_do_not_change_the_verdict(here, monkeypatch):
+    breaks(here)
+    some = {name: FOREIGN[name] for name in ("model", "stance")}
+    monkeypatch.setattr(repro.audit, "FOREIGN", some)
+
+    found = audit(here, "audited:instance", strategy="pct", budget=1, foreign=True)
+
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert [one.name for one in found.beside if one.breaks] == list(some)
+    assert found.beside[0].shown.outcome.kind is Kind.ERROR
+    # A lock of one's own holds back neither a library's compile nor its stance.
+    assert found.beside[1].shown.outcome.kind is Kind.DENSE
+    text = terminal.audited_text(found)
+    assert "  stance (a library sets a stance for its own calls): breaks it (dense)" in text
+
+
+@pytest.mark.nightly
+def test_each_foreign_thread_can_be_told_of(here):
+    breaks(here)
+    found = audit(here, "audited:instance", strategy="pct", budget=1, foreign=True)
+    assert [one.name for one in found.beside] == list(FOREIGN)
+    assert not [one for one in found.beside if one.inconclusive]
+    broken = {one.name for one in found.beside if one.breaks}
+    assert {"model", "make_fx", "export", "masks", "stance"} <= broken
+    # From 2.14 the mark "somebody traces" belongs to the thread that traces.
+    assert ("tracer" in broken) == here.torch.startswith("2.13.0")
+
+
+# ---- what cannot be audited --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, or install it"),
+        ("broken_import:attention", "broken_import cannot be imported: ZeroDivisionError: division by zero; mend it"),
+        ("cuda_import:attention", "cuda_import needs CUDA when it is imported ("),
+        ("audited:rihgt", "audited has no rihgt; did you mean right?"),
+        ("audited:NOT_A_CALLABLE", "audited:NOT_A_CALLABLE is a int, which cannot be called"),
+        ("audited:raises", "audited:raises raises when it is called alone: ValueError: no such context; it "),
+        ("audited:leaves", "audited:leaves raises when it is called alone: SystemExit: good bye"),
+        ("audited:dies", "audited:dies ends the process when it is called alone: killed by SIGKILL"),
+        ("audited:returns_nothing", "audited:returns_nothing returns a NoneType, not a tensor"),
+        ("audited:transposed", "audited:transposed returns shape [1, 512, 8, 32] for a query of [1, 8, 512, 32]"),
+        ("audited:rounded", "audited:rounded returns dtype torch.float16 for a query of torch.float32"),
+        ("audited:uncompiled", "audited:uncompiled is dense even when it is called alone"),
+        ("audited:unscaled", "audited:unscaled is wrong even when it is called alone"),
+        ("audited:on_cuda", "audited:on_cuda needs CUDA ("),
+        ("audited:changes_torch", "audited:changes_torch called alone leaves torch changed (state left changed: "),
+    ],
+)
+def test_a_callable_that_cannot_be_audited(here, name, message):
+    with pytest.raises(BadTarget) as refusal:
+        audit(here, name)
+    assert str(refusal.value).startswith(message)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_callable_that_hangs(here):
+    with pytest.raises(BadTarget, match=r"audited:hangs does not end within 4 s .* give a longer --timeout"):
+        audit(here, "audited:hangs", timeout=4)
+
+
+# ---- the fixture -----------------------------------------------------------------------------------------------
+
+
+TESTS = """
+import sys
+
+def test_broken(flex_audit):
+    flex_audit("threaded_inference:attention")
+
+def test_inconclusive(flex_audit):
+    flex_audit("threaded_inference_mended:attention", strategy="pct", budget=1)
+
+def test_no_such(flex_audit):
+    flex_audit("threaded_inference:attend")
+
+def test_torch_stays_out():
+    assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param([], id="plain", marks=pytest.mark.nightly), pytest.param(["-n", "1"], id="xdist")]
+)
+def test_the_fixture_fails_with_the_report_in_a_project_of_somebody_else(here, tmp_path, workers):
+    breaks(here)
+    (tmp_path / "test_mine.py").write_text(TESTS)
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    paths = os.pathsep.join([str(ROOT), str(EXAMPLES)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "repro.pytest_plugin", "-p", "no:cacheprovider", *workers],
+        cwd=tmp_path,
+        env={**plain, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert "3 failed, 1 passed" in done.stdout, done.stdout[-3000:]
+    assert "schedule: first:fx.trace#1>second, second:mask.sort#1>first" in done.stdout
+    assert "INCONCLUSIVE" in done.stdout
+    assert "threaded_inference has no attend; did you mean attention?" in done.stdout
+
+
+def test_the_plugin_that_an_installed_package_brings_is_the_one_that_p_names():
+    entries = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("entry-points.pytest11]\n")[2]
+    # Under two names pytest would refuse to load it twice.
+    assert entries.startswith('"repro.pytest_plugin" = "repro.pytest_plugin"\n')
+
+
+def test_the_report_is_json_of_the_usual_envelope(here):
+    found = audit(here, "audited:of_one_thread", budget=1, seed=7)
+    content = json.loads(json.dumps(document.of_audit(found)))
+    assert content["command"] == "audit"
+    assert content["seeds"] == [7]
+    assert content["verdict"] == "FAILS"
+    assert content["cells"][0]["race"] == "audited:of_one_thread"
+    assert len(content["cells"][0]["workloads"]) == 2
