@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch._inductor.ir
 import torch.fx.traceback
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -237,7 +239,19 @@ def config() -> None:
 
 
 def environment() -> None:
-    os.environ["TORCH_LOGS_OUT"] = "/nowhere"
+    os.environ["LEFT_BY_A_TEST"] = "1"
+
+
+def attribute_of_a_class() -> None:
+    torch._inductor.ir.FlexibleLayout.allow_indexing = True
+
+
+def function_beside_the_stack() -> None:
+    torch.cuda.set_rng_state = lambda *state: None  # type: ignore[assignment]
+
+
+def filters_of_warnings() -> None:
+    warnings.simplefilter("ignore")
 
 
 def patched_module_call() -> None:
