@@ -6,14 +6,17 @@ Torch never runs in a test process: each run has a process of its own in the lab
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from packaging.version import Version
 
 from repro import gate, preflight, results
 from repro.gate import Known
 from repro.laboratory import Laboratory
+from repro.report import terminal
 from repro.results import Place, Report
 
 # Each example is several compiles, so few are drawn in CI and a failure is reported as it was found; the long
@@ -44,6 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
             results.find(version)
         except results.ReportError as error:
             raise pytest.UsageError(f"--torch-baseline: {error}") from None
+
+
+def _yardstick(config: pytest.Config) -> Report | None:
+    """The report of another release that this one is held against; ``None`` where it has one of its own."""
+    here, python = Version(Version(preflight.torch_version()).public), ".".join(platform.python_version_tuple()[:2])
+    if version := config.getoption("--torch-baseline"):
+        return results.find(version)
+    records = results.recorded()
+    return None if results.best(records, here, python) else results.newest(records, here, python)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +94,7 @@ def cuda_laboratory() -> Iterator[Laboratory]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the tests counted: a line each, across workers."""
+    """What the tests counted, a line each, across workers; and beside an upgrade what changed on the surface."""
     lines = [
         f"{name}: {value}"
         for report in terminalreporter.getreports("passed")
@@ -91,4 +103,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if lines:
         terminalreporter.section("counted")
         for line in sorted(lines):
+            terminalreporter.write_line(line)
+    other = _yardstick(terminalreporter.config)
+    if other is not None:
+        here = Version(Version(preflight.torch_version()).public)
+        changed, unknown = gate.upgrade(other.version, here, here=False)
+        for line in terminal.surface_lines(changed) if changed else unknown:
             terminalreporter.write_line(line)

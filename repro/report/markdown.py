@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.outcome import Kind
-from repro.report.terminal import counted, place
+from repro.report.terminal import counted, place, surface_lines
 from repro.results import Report
 from repro.verdict import Standing
 
@@ -32,6 +32,9 @@ def gate(answer: Gate) -> str:
         parts.append(f"Seams gained: {', '.join(answer.gained)}.")
     if answer.meaning:
         parts += ["### What it means", "\n".join(f"* {_text(sentence)}" for sentence in answer.meaning)]
+    if answer.surface:
+        head, *lines = surface_lines(answer.surface)
+        parts += [f"### {head[0].upper()}{head[1:]}", "\n".join(f"* {_text(line)}" for line in lines)]
     return "\n\n".join(parts) + "\n"
 
 
