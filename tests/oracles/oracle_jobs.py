@@ -151,6 +151,23 @@ def score_sized(message: str, workload: Workload) -> bool:
     return memory.score_sized(RuntimeError(message), workload)
 
 
+def masks(workload: Workload) -> dict[str, Finding]:
+    """What building a mask and attending takes, as it is and compiled."""
+    attention = torch.compile(flex_attention)
+
+    def look(create: Callable[..., Any]) -> Finding:
+        def step() -> None:
+            mask = create(workload.mask_mod(), None, None, workload.queries, workload.keys, device=workload.device)
+            call(attention, workload.tensors(), mask)
+
+        step()
+        with memory.AllocationMeter() as meter:
+            step()
+        return memory.judge_mask(meter, workload)
+
+    return {"uncompiled": look(create_block_mask), "compiled": look(torch.compile(create_block_mask))}
+
+
 def profile_of_nothing(workload: Workload) -> Finding:
     return kernels.judge(kernels.profile(lambda: None), workload)
 
