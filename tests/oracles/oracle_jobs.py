@@ -172,6 +172,13 @@ def profile_of_nothing(workload: Workload) -> Finding:
     return kernels.judge(kernels.profile(lambda: None), workload)
 
 
+def looked_at(names: list[str]) -> tuple[list[str], list[str]]:
+    """Of these names the ones that a snapshot has, and the ones that it leaves out though they are there."""
+    seen = state.snapshot().values
+    there = [name for name in names if state.look(name) != "<absent>"]
+    return [name for name in there if name in seen], [name for name in there if name not in seen]
+
+
 def leave(what: str) -> Finding:
     before = state.snapshot()
     globals()[what]()

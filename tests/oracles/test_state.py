@@ -5,10 +5,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from test_oracles import run
 
+from repro import surface
 from repro.laboratory import Laboratory
 from repro.oracles import state
 from repro.outcome import Sight
 from repro.preflight import torch_version
+from repro.surface.probe import suspects as suspects_of
 
 
 def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> None:
@@ -41,6 +43,16 @@ def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str,
     assert finding.sight is Sight.FAIL, finding
     assert name in finding.data["changed"]
     assert name in finding.message
+
+
+def test_every_suspect_of_the_inventory_is_looked_at(laboratory: Laboratory) -> None:
+    release = Version(torch_version()).base_version
+    if release not in surface.releases():
+        pytest.skip(f"no inventory of torch {release} is recorded")
+    suspects = [one.name for one in suspects_of(surface.inventory(release))]
+    seen, left_out = run(laboratory, "looked_at", suspects)
+    assert left_out == []
+    assert len(seen) > len(suspects) * 2 / 3
 
 
 def test_before_and_after_are_told(laboratory: Laboratory) -> None:
