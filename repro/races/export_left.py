@@ -40,7 +40,7 @@ RACE = Race(
     outcomes={
         "dense": (
             Grade.REQUIRED,
-            "the first export's mark was put back after it had ended, and torch.compile obeyed",
+            "the mark of an export that had ended was put back, and torch.compile obeyed",
         ),
         "ok": (Grade.ACCEPTABLE, "the marks of an export belong to its thread"),
         "poisoned": (Grade.INTERESTING, "the marks stayed, and torch.compile did not care"),
