@@ -6,19 +6,21 @@ Torch never runs in a test process: each run has a process of its own in the lab
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from packaging.version import Version
 
 from repro import gate, preflight, results
 from repro.expectations import PROCESSES
 from repro.fixes import NONE
 from repro.gate import Known
 from repro.laboratory import Laboratory
-from repro.report import document, html
+from repro.report import document, html, terminal
 from repro.results import Place, Report
 from repro.verdict import Cell
 
@@ -59,6 +61,15 @@ def pytest_configure(config: pytest.Config) -> None:
             results.find(version)
         except results.ReportError as error:
             raise pytest.UsageError(f"--torch-baseline: {error}") from None
+
+
+def _yardstick(config: pytest.Config) -> Report | None:
+    """The report of another release that this one is held against; ``None`` where it has one of its own."""
+    here, python = Version(Version(preflight.torch_version()).public), ".".join(platform.python_version_tuple()[:2])
+    if version := config.getoption("--torch-baseline"):
+        return results.find(version)
+    records = results.recorded()
+    return None if results.best(records, here, python) else results.newest(records, here, python)
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +128,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What the tests counted, a line each, and what the cells that they judged come to, across workers."""
+    """What the cells that were judged come to, what the tests counted, and beside an upgrade what changed in torch."""
     ended = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
     if parts := [report.judged for report in ended if hasattr(report, "judged")]:
         terminalreporter.section("races")
@@ -131,6 +142,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if lines:
         terminalreporter.section("counted")
         for line in sorted(lines):
+            terminalreporter.write_line(line)
+    other = _yardstick(config)
+    if other is not None:
+        here = Version(Version(preflight.torch_version()).public)
+        changed, unknown = gate.upgrade(other.version, here, here=False)
+        for line in terminal.surface_lines(changed) if changed else unknown:
             terminalreporter.write_line(line)
 
 

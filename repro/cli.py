@@ -575,7 +575,10 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             if race in (options.races or [race]) and (options.fixes is None or fix in columns)
         ]
     known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded())
-    return gate.compare(known, report, wanted, looks=looks, notes=_left_out(options))
+    old = known.report.version if known.report else report.version
+    surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
+    notes = [*_left_out(options), *unknown]
+    return gate.compare(known, report, wanted, looks=looks, notes=notes, surface=surface)
 
 
 def _check_gate(options: argparse.Namespace) -> None:
@@ -774,7 +777,8 @@ def _surface(options: argparse.Namespace) -> int:
             found = surface.inventory(options.torch)
             terminal.surface(console, found)
             if options.json is not None:
-                document.write_text(surface.dumps(found), options.json)
+                head = document.envelope("surface", found.torch, {}, seeds=[])
+                document.write_text(surface.dumps(found, head), options.json)
     except surface.Nothing as nothing:
         _say(f"nothing to inventory: {nothing}")
         return INCONCLUSIVE

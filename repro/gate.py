@@ -15,12 +15,13 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from repro import expectations, recording, results
+from repro import expectations, recording, results, surface
 from repro.expectations import PROCESSES, Expected
 from repro.fixes import NONE
 from repro.interleave.schedule import first_divergence
 from repro.outcome import Kind
 from repro.results import Place, Report, Seen
+from repro.surface import Difference
 from repro.verdict import Standing
 
 ACKNOWLEDGE = "acknowledge with gate --update"
@@ -88,7 +89,11 @@ class Look:
 
 @dataclass(frozen=True)
 class Gate:
-    """The answer. ``meaning`` says by fix what the changes come to; ``notes`` what else a reader must know."""
+    """The answer. ``meaning`` says by fix what the changes come to; ``notes`` what else a reader must know.
+
+    ``surface`` is what changed in torch's source against the release that this one is compared with: it is no
+    verdict, and makes nothing red.
+    """
 
     torch: str
     python: str
@@ -97,6 +102,7 @@ class Gate:
     gained: tuple[str, ...] = ()
     meaning: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    surface: Difference | None = None
 
     @property
     def red(self) -> list[Change]:
@@ -145,6 +151,23 @@ def other(report: Report) -> Known:
     )
 
 
+def upgrade(old: Version, new: Version, *, here: bool) -> tuple[Difference | None, list[str]]:
+    """What changed on the surface between two releases, or in words why that is not known; of one release nothing.
+
+    Inventories are committed; of a ``new`` one that has none the source is read where it is the torch that is
+    ``here``, which takes some twenty seconds.
+    """
+    if old == new:
+        return None, []
+    missing = [str(version) for version in (old, new) if str(version) not in surface.releases()]
+    if not missing:
+        return surface.compare(str(old), str(new)), []
+    if missing == [str(new)] and here:
+        return surface.compare(str(old)), []
+    hint = f"python -m repro surface --diff {old} {new}, with a Python that has it in its place, reads the source"
+    return None, [f"no inventory of torch {' and '.join(missing)} is recorded: {hint}"]
+
+
 # ---- comparison ---------------------------------------------------------------------------------------------------
 
 
@@ -155,10 +178,11 @@ def compare(
     *,
     looks: Iterable[Look] = (),
     notes: Iterable[str] = (),
+    surface: Difference | None = None,
 ) -> Gate:
     """Every cell of ``places`` against the yardstick, and the seams; nothing is left out in silence.
 
-    ``looks`` are searches for races that stayed away.
+    ``looks`` are searches for races that stayed away, ``surface`` what :func:`upgrade` found.
     """
     wanted = list(dict.fromkeys(places))
     cells = [_cell(place, known, report) for place in wanted]
@@ -178,6 +202,7 @@ def compare(
         gained=tuple(gained),
         meaning=tuple(_meaning(cells)),
         notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in looks if not look.found)),
+        surface=surface,
     )
 
 

@@ -183,7 +183,7 @@ def _outcome(
         return Outcome(Kind.POISONED, f"a later, lone call fails: {error_outcome(lone_error).reason}", also)
     if left := first(Sight.FAIL, "state"):
         return Outcome(Kind.POISONED, left.message, {**left.data, **also})
-    if waste := first(Sight.FAIL, "recompiles", "fallbacks"):
+    if waste := first(Sight.FAIL, "recompiles", "fallbacks", "mask memory"):
         return Outcome(Kind.WASTEFUL, waste.message, {**waste.data, **also})
     if blind := first(Sight.BLIND):
         return Outcome(Kind.INCONCLUSIVE, f"the {blind.oracle} oracle could not look: {blind.message}", also)

@@ -14,14 +14,14 @@ import pytest
 from command_line import ROOT, command, environment, refused
 from packaging.version import Version
 
-from repro import fixes, gate, races, recording, results
+from repro import fixes, gate, races, recording, results, surface
 from repro.expectations import PROCESSES, ExpectationError, Expected, expected, fixtures
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.gate import SEAM, SEARCH, Known, Look, Word
 from repro.outcome import Kind, Outcome
 from repro.preflight import torch_version
-from repro.report import github, junit, markdown
+from repro.report import github, junit, markdown, terminal
 from repro.results import Report, ReportError, Seen
 from repro.verdict import Standing, Verdict, columns, matrix, places
 
@@ -674,6 +674,63 @@ def test_update_from_reports_writes_what_was_seen_and_then_it_is_expected(report
     assert file.read_text(encoding="utf-8") == before
 
 
+# ---- the surface beside the verdicts -------------------------------------------------------------------------------
+
+
+def test_the_gate_says_what_changed_on_the_surface_where_it_compares_two_releases(reports, tmp_path):
+    places = {name: str(tmp_path / f"gate.{name}") for name in ("junit", "markdown", "json")}
+    targets = [word for name, place in places.items() for word in (f"--{name}", place)]
+    one = ["--from", reports["same"], "--race", "tracing-flag-leak"]
+    done = command("gate", *one, "--against", "2.14.1", *targets, env=NOWHERE)
+    document = json.loads(Path(places["json"]).read_text(encoding="utf-8"))["surface"]
+    wanted = surface.compare("2.14.1", "2.13.0")
+
+    assert (document["old"], document["new"], document["counts"]) == ("2.14.1", "2.13.0", wanted.counts)
+    # 2.14 gave this mark to a thread, which is why the race is gone there
+    (mark,) = [change for change in document["changes"] if change["name"].endswith("._is_fx_tracing_flag")]
+    assert mark["kind"] == "new"
+    lines = terminal.surface_lines(wanted)
+    assert f"new: {mark['name']}: {mark['what']}" in lines
+    for text in (done.stdout, Path(places["markdown"]).read_text(encoding="utf-8")):
+        assert all(line in text for line in lines[1:])
+    assert lines[0] in done.stdout
+    assert lines[-1] == "the rest: python -m repro surface --diff 2.14.1 2.13.0"
+    assert "surface" not in Path(places["junit"]).read_text(encoding="utf-8")
+    assert done.returncode == 1
+
+
+def test_of_one_release_there_is_no_surface_to_compare(reports):
+    done = command("gate", "--from", reports["same"], "--json", "-", env=NOWHERE)
+    assert json.loads(done.stdout)["surface"] is None
+    assert "surface" not in done.stderr
+
+
+def test_a_release_without_an_inventory_is_named_and_nothing_about_it_is_made_up(reports, tmp_path):
+    document = json.loads(Path(reports["same"]).read_text(encoding="utf-8"))
+    (tmp_path / "new.json").write_text(json.dumps({**document, "torch": "9.0.0"}), encoding="utf-8")
+    done = command("gate", "--from", str(tmp_path / "new.json"), "--race", RACE, env=NOWHERE)
+    hint = f"python -m repro surface --diff {RECORDS[-1].version} 9.0.0"
+    assert f"note: no inventory of torch 9.0.0 is recorded: {hint}" in done.stdout
+    assert "surface of torch" not in done.stdout
+
+
+def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
+    (tmp_path / "_dynamo").mkdir()
+    (tmp_path / "version.py").write_text("__version__ = '9.0.0+cpu'\n")
+    (tmp_path / "_dynamo" / "__init__.py").write_text("N = 0\ndef compile():\n    global N\n    N = 1\n")
+    monkeypatch.setattr(surface, "installed", lambda: tmp_path)
+    changed, unknown = gate.upgrade(Version("2.13.0"), Version("9.0.0"), here=True)
+    assert changed is not None
+    assert (changed.new, unknown) == ("9.0.0", [])
+    assert changed.counts["new"] == 1
+    assert len(changed.turns) > terminal.FEW
+    lines = terminal.surface_lines(changed)
+    assert len(lines) == terminal.FEW + 3
+    assert f"and {len(changed.turns) - terminal.FEW} more" in lines[-2]
+    assert lines[-1].endswith("--diff 2.13.0 PYTHON")
+    assert gate.upgrade(Version("2.13.0"), Version("9.0.0"), here=False)[0] is None
+
+
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
 
@@ -798,6 +855,8 @@ def test_pytest_is_the_gate_of_another_baseline():
     done = tested("2.14.1" if SHOWS else "2.13.0")
     assert done.returncode == 1
     assert f"{RACE}/none: {'appears (error)' if SHOWS else 'does not appear any more'}" in done.stdout
+    mark = "torch.fx._symbolic_trace._is_fx_tracing_flag"
+    assert (f"new: {mark}" if SHOWS else f"moved: {mark}") in done.stdout
     unknown = tested("2.0.0")
     assert unknown.returncode == 4
     assert "--torch-baseline: nothing is recorded of torch 2.0.0; recorded are: " in unknown.stderr

@@ -182,6 +182,27 @@ def judge(meter: AllocationMeter, workload: Workload) -> Finding:
     return Finding("memory", Sight.PASS, f"it held {share}", data)
 
 
+def judge_mask(meter: AllocationMeter, workload: Workload) -> Finding:
+    """``fail`` if a block that builds a mask, and then calls attention, held a byte for each pair of query and key.
+
+    A block mask has a number for each pair of blocks. ``blind`` if nothing was counted, not even attention's output,
+    or if that and its working blocks are as large.
+    """
+    bound = workload.queries * workload.keys
+    held = FLOOR + workload.dense_bound // workload.keys * workload.head_dim
+    data = {"peak": meter.peak, "bound": bound, "events": meter.events}
+    if meter.peak is None:
+        message = "no allocation was seen; start the process with the environment of memory.preload"
+        return Finding("mask memory", Sight.BLIND, message, data)
+    if bound < held:
+        message = f"the whole mask is {bound} bytes, too few to tell from attention's own; use longer lengths"
+        return Finding("mask memory", Sight.BLIND, message, data)
+    share = f"{meter.peak} bytes, {meter.peak / bound:.1f} for each pair of query and key"
+    if meter.peak >= bound:
+        return Finding("mask memory", Sight.FAIL, f"the whole mask was there: {share}", data)
+    return Finding("mask memory", Sight.PASS, f"mask and attention held {share}", data)
+
+
 def requested_bytes(error: BaseException) -> int | None:
     """How many bytes a request was for that ran out of memory; ``None`` if ``error`` is not about that.
 

@@ -1,6 +1,7 @@
 """Process-global state that a run left changed.
 
-Looks at every global of every loaded module of the compile stack, so that it finds a leak that nobody has named yet.
+Looks at every global of every loaded module of the compile stack, and at what else the inventory of the source says
+that functions change (see ``repro/surface``), so that it finds a leak that nobody has named yet.
 What changes in any run and harms nobody is listed as ``[[benign]]`` in ``torch_names.toml``, with the reason.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import inspect
 import os
 import re
@@ -19,6 +21,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from packaging.version import Version
+
+from repro import surface
 from repro.outcome import Finding, Sight
 from repro.torch_names import entries
 
@@ -61,15 +66,19 @@ class _Path:
 
 
 def snapshot() -> Snapshot:
-    """What is there now: the globals of the compile stack, its config values, the patched methods of ``nn.Module``,
-    and torch's variables of the environment.
+    """What is there now: the globals of the compile stack, its config values, what else is inventoried, such as
+    attributes of classes, and the variables of the environment.
 
     Numbers, strings, and tuples, lists, sets, dataclasses and dicts with strings for keys are kept by value,
     functions by identity, and of any other object only the type. A ``threading.local`` or ``ContextVar`` is read as
     the calling thread sees it, so take both snapshots in the same thread. Modules that are not loaded are left alone.
     Empty when torch is not loaded.
     """
-    return Snapshot(dict(_values()))
+    values = dict(_values())
+    for name in _inventoried(sys.modules["torch"].__version__) if values else ():
+        if name not in values and (now := look(name)) != _ABSENT:
+            values[name] = now
+    return Snapshot(values)
 
 
 def judge(before: Snapshot, after: Snapshot) -> Finding:
@@ -113,10 +122,23 @@ def _values() -> Iterator[tuple[str, Any]]:
                 if not key.startswith("__"):
                     yield f"{name}.{key}", _plain(value)
     for key, value in os.environ.items():
-        if key.startswith(("TORCH", "TRITON")):
-            yield f"os.environ.{key}", _Path(value) if os.path.isabs(value) else value
-    for method in ("__call__", "__getattr__"):
-        yield f"torch.nn.Module.{method}", _plain(getattr(torch.nn.Module, method))
+        yield f"os.environ.{key}", _Path(value) if os.path.isabs(value) else value
+
+
+@functools.cache
+def _inventoried(version: str) -> tuple[str, ...]:
+    """What functions of this release set for the whole process, by its inventory, else by the latest one.
+
+    A cache may grow, and what is made on first use is made.
+    """
+    release = Version(version).base_version
+    known = surface.inventory(release if release in surface.releases() else surface.releases()[-1])
+    benign = _benign()
+    return tuple(
+        one.name
+        for one in known.globals.values()
+        if one.home == "process" and one.danger in ("save-restore", "setting") and not benign.fullmatch(one.name)
+    )
 
 
 def look(name: str) -> Any:

@@ -20,6 +20,7 @@ from repro.gate import Gate
 from repro.interleave.exploration import Exploration
 from repro.interleave.schedule import steps_to_json
 from repro.recording import SCHEMA
+from repro.surface import Difference
 from repro.verdict import Cell
 
 
@@ -55,6 +56,17 @@ def of_gate(answer: Gate) -> dict[str, Any]:
         "gained_seams": list(answer.gained),
         "meaning": list(answer.meaning),
         "notes": list(answer.notes),
+        "surface": None if answer.surface is None else of_surface(answer.surface),
+    }
+
+
+def of_surface(difference: Difference) -> dict[str, Any]:
+    """What the gate shows of the surface: how much changed, and which suspects came, went or moved."""
+    return {
+        "old": difference.old,
+        "new": difference.new,
+        "counts": dict(difference.counts),
+        "changes": [dataclasses.asdict(change) for change in difference.turns],
     }
 
 

@@ -9,7 +9,7 @@ from repro import expectations, fixes, races, recording
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.outcome import Kind
-from repro.report.terminal import counted, place
+from repro.report.terminal import counted, place, surface_lines
 from repro.results import Report
 from repro.verdict import Standing
 
@@ -34,6 +34,9 @@ def gate(answer: Gate) -> str:
         parts.append(f"Seams gained: {', '.join(answer.gained)}.")
     if answer.meaning:
         parts += ["### What it means", "\n".join(f"* {_text(sentence)}" for sentence in answer.meaning)]
+    if answer.surface:
+        head, *lines = surface_lines(answer.surface)
+        parts += [f"### {head[0].upper()}{head[1:]}", "\n".join(f"* {_text(line)}" for line in lines)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -25,7 +25,7 @@ from repro.outcome import Kind
 from repro.recording import Recording, unproven
 from repro.report import document
 from repro.results import Seen
-from repro.surface import Difference, Inventory, counts, judgement
+from repro.surface import Difference, Inventory, counts, judgement, releases
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -159,7 +159,29 @@ def gate(console: Console, answer: Gate) -> None:
         line("what it means:")
     for sentence in answer.meaning:
         line(f"  {sentence}")
+    if answer.surface:
+        head, *lines = surface_lines(answer.surface)
+        line(head)
+        for text in lines:
+            line(f"  {text}")
     line(f"{counted(answer)}; ", (answer.standing.value, _STANDING[answer.standing]))
+
+
+# Suspects that the gate names; there are dozens where torch has moved a whole module.
+FEW = 8
+
+
+def surface_lines(difference: Difference) -> list[str]:
+    """What changed on the surface, in few lines: beside verdicts, and to look at where one of them is red."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in difference.counts.items()) or "nothing changed"
+    lines = [f"surface of torch {difference.old} -> {difference.new}: {counts}"]
+    lines += [f"{change.kind}: {change.name}: {change.what}" for change in difference.turns[:FEW]]
+    if len(difference.turns) > FEW:
+        lines.append(f"and {len(difference.turns) - FEW} more suspects that came, went or moved")
+    if difference.changes:
+        new = difference.new if difference.new in releases() else "PYTHON"
+        lines.append(f"the rest: python -m repro surface --diff {difference.old} {new}")
+    return lines
 
 
 def bisected(console: Console, race: str, found: Mapping[str, Sequence[tuple[Version, Seen]]]) -> None:

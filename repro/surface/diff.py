@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from repro.surface.inventory import Global, Inventory
@@ -33,6 +34,17 @@ class Difference:
     @property
     def suspects(self) -> list[Change]:
         return [change for change in self.changes if change.suspect]
+
+    @property
+    def turns(self) -> list[Change]:
+        """The suspects that came, went, or became somebody else's: where a race may have come or gone."""
+        return [change for change in self.suspects if change.kind not in ("writer", "reader")]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many changes there are of each kind."""
+        found = Counter(change.kind for change in self.changes)
+        return {kind: found[kind] for kind in KINDS if kind in found}
 
 
 def between(old: Inventory, new: Inventory) -> Difference:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from repro.recording import SCHEMA
 from repro.surface.accesses import Access, Call, Place, kind_of, places, single_instances
 from repro.surface.source import Module, Source, resolve
 
@@ -342,8 +343,10 @@ def counts(inventory: Inventory) -> dict[str, int]:
 # ---- in a file: one line a global, in order of name
 
 
-def dumps(inventory: Inventory) -> str:
-    """As text: JSON, with one global a line. Who reads is named for what is borrowed from the process only."""
+def dumps(inventory: Inventory, head: Mapping[str, Any]) -> str:
+    """As text: JSON, the ``head`` on one line and then each global. Who reads is named for what is borrowed from the
+    process only.
+    """
     lines = []
     for name in sorted(inventory.globals):
         one = inventory.globals[name]
@@ -357,13 +360,16 @@ def dumps(inventory: Inventory) -> str:
             entry["readers"], entry["deciders"] = list(one.readers), list(one.deciders)
         lines.append(f"{json.dumps(name)}:{json.dumps(entry, separators=(',', ':'))}")
     body = ",\n".join(lines)
-    return f'{{"torch":{json.dumps(inventory.torch)},"globals":{{\n{body}\n}}}}\n'
+    first = json.dumps({**head, "torch": inventory.torch}, separators=(",", ":"))
+    return f'{first[:-1]},"globals":{{\n{body}\n}}}}\n'
 
 
 def loads(text: str) -> Inventory:
     """From text. Raises :class:`ValueError` with what is wrong."""
     try:
         document = json.loads(text)
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']} is not {SCHEMA}, the one this version reads")
         found = {
             name: Global(
                 name=name,

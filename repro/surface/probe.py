@@ -28,6 +28,7 @@ from typing import Any
 
 from repro import surface
 from repro.laboratory import Laboratory
+from repro.report import document
 from repro.surface.accesses import Place, places
 from repro.surface.inventory import Global
 from repro.surface.points import NoPoint, Points, Spot, spots
@@ -373,10 +374,11 @@ def _recorded(file: Path) -> dict[str, Probe]:
 
 
 def dumps(torch: str, probes: Iterable[Probe]) -> str:
-    """As JSON, a line a suspect."""
+    """As JSON, the envelope on one line and then each suspect."""
     lines = [json.dumps(asdict(one)) for one in sorted(probes, key=lambda one: one.name)]
     body = ",\n".join(lines)
-    return f'{{"torch":{json.dumps(torch)},"probes":[\n{body}\n]}}\n'
+    head = json.dumps(document.envelope("probe", torch, {}, seeds=[]), separators=(",", ":"))
+    return f'{head[:-1]},"probes":[\n{body}\n]}}\n'
 
 
 if __name__ == "__main__":

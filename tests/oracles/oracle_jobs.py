@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch._inductor.ir
 import torch.fx.traceback
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -149,8 +151,32 @@ def score_sized(message: str, workload: Workload) -> bool:
     return memory.score_sized(RuntimeError(message), workload)
 
 
+def masks(workload: Workload) -> dict[str, Finding]:
+    """What building a mask and attending takes, as it is and compiled."""
+    attention = torch.compile(flex_attention)
+
+    def look(create: Callable[..., Any]) -> Finding:
+        def step() -> None:
+            mask = create(workload.mask_mod(), None, None, workload.queries, workload.keys, device=workload.device)
+            call(attention, workload.tensors(), mask)
+
+        step()
+        with memory.AllocationMeter() as meter:
+            step()
+        return memory.judge_mask(meter, workload)
+
+    return {"uncompiled": look(create_block_mask), "compiled": look(torch.compile(create_block_mask))}
+
+
 def profile_of_nothing(workload: Workload) -> Finding:
     return kernels.judge(kernels.profile(lambda: None), workload)
+
+
+def looked_at(names: list[str]) -> tuple[list[str], list[str]]:
+    """Of these names the ones that a snapshot has, and the ones that it leaves out though they are there."""
+    seen = state.snapshot().values
+    there = [name for name in names if state.look(name) != "<absent>"]
+    return [name for name in there if name in seen], [name for name in there if name not in seen]
 
 
 def leave(what: str) -> Finding:
@@ -237,7 +263,19 @@ def config() -> None:
 
 
 def environment() -> None:
-    os.environ["TORCH_LOGS_OUT"] = "/nowhere"
+    os.environ["LEFT_BY_A_TEST"] = "1"
+
+
+def attribute_of_a_class() -> None:
+    torch._inductor.ir.FlexibleLayout.allow_indexing = True
+
+
+def function_beside_the_stack() -> None:
+    torch.cuda.set_rng_state = lambda *state: None  # type: ignore[assignment]
+
+
+def filters_of_warnings() -> None:
+    warnings.simplefilter("ignore")
 
 
 def patched_module_call() -> None:

@@ -22,6 +22,14 @@ def test_peaks_of_long_sequences(laboratory: Laboratory) -> None:
     assert min(peaks["uncompiled"]) > workload.dense_bound
 
 
+def test_a_mask_that_is_built_as_a_whole_is_told_from_one_that_is_compiled(laboratory: Laboratory) -> None:
+    findings = run(laboratory, "masks", Workload(queries=2048, keys=2048))
+    assert {name: finding.sight for name, finding in findings.items()} == {
+        "uncompiled": Sight.FAIL,
+        "compiled": Sight.PASS,
+    }, findings
+
+
 def test_tensors_count_from_64_kib_and_other_objects_never(laboratory: Laboratory) -> None:
     assert run(laboratory, "metered", 60 * 1024, 10_000_000) == (None, 0)
     peak, events = run(laboratory, "metered", 10_000_000, 10_000_000)
@@ -41,6 +49,13 @@ def test_too_few_scores_tell_nothing() -> None:
     meter.peak, meter.events = 1, 1
     small, narrow = Workload(queries=300, keys=300), Workload(heads=32, queries=128, keys=128, head_dim=128)
     assert memory.judge(meter, small).sight is memory.judge(meter, narrow).sight is Sight.BLIND
+
+
+def test_too_short_a_mask_tells_nothing_and_neither_does_a_meter_that_saw_nothing() -> None:
+    meter = memory.AllocationMeter()
+    assert memory.judge_mask(meter, Workload(queries=2048, keys=2048)).sight is Sight.BLIND
+    meter.peak, meter.events = 1, 1
+    assert memory.judge_mask(meter, Workload()).sight is Sight.BLIND
 
 
 def test_the_bound_itself_is_dense() -> None:

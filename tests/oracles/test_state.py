@@ -5,10 +5,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from test_oracles import run
 
+from repro import surface
 from repro.laboratory import Laboratory
 from repro.oracles import state
 from repro.outcome import Sight
 from repro.preflight import torch_version
+from repro.surface.probe import suspects as suspects_of
 
 
 def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> None:
@@ -21,13 +23,17 @@ def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> No
     ("what", "name", "releases"),
     [
         ("overlapping_traces", "torch.fx._symbolic_trace._is_fx_tracing_flag", "<2.14"),
-        ("overlapping_traces", "torch.nn.Module.__call__", ">=2.9"),
-        ("overlapping_traces", "torch.nn.Module.__getattr__", ">=2.9"),
+        ("overlapping_traces", "torch.nn.modules.module.Module.__call__", ">=2.9"),
+        ("overlapping_traces", "torch.nn.modules.module.Module.__getattr__", ">=2.9"),
         ("overlapping_stances", "torch._dynamo.eval_frame._stance", ">=2.9"),
         ("overlapping_annotations", "torch.fx.traceback.current_meta", ">=2.13"),
         ("config", "torch._dynamo.config.suppress_errors", ">=2.9"),
-        ("patched_module_call", "torch.nn.Module.__call__", ">=2.9"),
-        ("environment", "os.environ.TORCH_LOGS_OUT", ">=2.9"),
+        ("patched_module_call", "torch.nn.modules.module.Module.__call__", ">=2.9"),
+        # what is no global of a module of the stack, but inventoried
+        ("attribute_of_a_class", "torch._inductor.ir.FlexibleLayout.allow_indexing", ">=2.9"),
+        ("function_beside_the_stack", "torch.cuda.set_rng_state", ">=2.9"),
+        ("filters_of_warnings", "warnings.filters", ">=2.9"),
+        ("environment", "os.environ.LEFT_BY_A_TEST", ">=2.9"),
     ],
 )
 def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str, releases: str) -> None:
@@ -37,6 +43,16 @@ def test_a_leak_is_found_and_named(laboratory: Laboratory, what: str, name: str,
     assert finding.sight is Sight.FAIL, finding
     assert name in finding.data["changed"]
     assert name in finding.message
+
+
+def test_every_suspect_of_the_inventory_is_looked_at(laboratory: Laboratory) -> None:
+    release = Version(torch_version()).base_version
+    if release not in surface.releases():
+        pytest.skip(f"no inventory of torch {release} is recorded")
+    suspects = [one.name for one in suspects_of(surface.inventory(release))]
+    seen, left_out = run(laboratory, "looked_at", suspects)
+    assert left_out == []
+    assert len(seen) > len(suspects) * 2 / 3
 
 
 def test_before_and_after_are_told(laboratory: Laboratory) -> None:
