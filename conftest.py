@@ -128,7 +128,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What the cells that were judged come to, what the tests counted, and beside an upgrade what changed in torch."""
+    """What the cells that were judged come to, what the tests counted, and what an upgrade changed in torch."""
     ended = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
     if parts := [report.judged for report in ended if hasattr(report, "judged")]:
         terminalreporter.section("races")
