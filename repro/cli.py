@@ -461,7 +461,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         _check_race(race, CPU)
     for fix in options.fixes or []:
         fixes.check(fix)
-        if fix.endswith(".py"):
+        if any(map(fixes.is_file, fixes.parts(fix))):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
     if options.bisect:
         races.documentation(options.bisect)

@@ -1,4 +1,4 @@
-"""Recorded results: what a release was seen to do, one file for each release and Python in ``fixtures/results/``.
+"""Recorded results: what a release was seen to do, ``fixtures/results/torch-RELEASE-pyPYTHON.json``.
 
 A :class:`Report` is what releases are compared by. It is read from what ``matrix`` and ``gate`` write with
 ``--json``, or from a recorded file, which is the same reduced: no date and no message; of a cell that failed the seam
@@ -186,7 +186,7 @@ def folder() -> Path:
 
 def recorded(place: Path | None = None) -> list[Report]:
     """All recorded reports, oldest release first. Raises :class:`ReportError`."""
-    files = sorted((place or folder()).glob("*.json"))
+    files = sorted((place or folder()).glob("torch-*.json"))
     reports = [load(str(file)) for file in files]
     for file, report in zip(files, reports, strict=True):
         if file.name != report.name:
