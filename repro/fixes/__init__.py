@@ -20,6 +20,8 @@ A fix file imports torch and the standard library only and defines one or more o
 Foreign code, another library that compiles or traces, is out of reach of them all. Fixes for races of processes are
 in ``processes/``: a lock between threads is nothing to another process, so each group of races has its own.
 
+What looks like a fix and is none is in ``traps/``.
+
 Fixes are combined with ``+``, as in ``lock+isolate``: all guards, the first one outermost, and everything else in the
 order of their names. Only one of them can say how the operator is compiled.
 """
@@ -40,11 +42,21 @@ from typing import Any
 FOLDER = Path(__file__).parent
 THREADS, PROCESSES = "threads", "processes"
 _FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
+_TRAPS = FOLDER / "traps"
+_PLACES = (*_FOLDERS.values(), _TRAPS)
 NONE = "none"
 COMPILES = "compile_attention"
 _HOOKS = {COMPILES, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
-# Combinations that are measured beside the fixes themselves.
+# Combinations that are columns of the matrix, as the fixes themselves are, and those that are measured apart.
 COMBINED = ("lock+isolate+own-code", "side-by-side+isolate")
+_APART = (
+    "lock+dynamic",
+    "lock+isolate",
+    "lock+isolate+context+fullgraph",
+    "lock+warmup+dynamic",
+    "warmup+dynamic",
+    "warmup+isolate",
+)
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
@@ -113,13 +125,23 @@ class Fix:
 
 
 def names(group: str | None = None) -> list[str]:
-    """The fixes that there are, or those for one group of races, without importing any.
+    """The columns of the matrix, or those for one group of races, without importing any.
 
-    Each by its file name, then the combinations that are measured beside them. ``none`` is not one of them.
+    Each fix by its file name, then combinations. ``none`` is not one of them, nor is what :func:`apart` names.
     """
     # Threads on a device are threads.
     folders = _FOLDERS.values() if group is None else [_FOLDERS.get(group, FOLDER)]
     return [*_in(folders), *(COMBINED if FOLDER in folders else ())]
+
+
+def traps() -> list[str]:
+    """What does not hold, by file name."""
+    return _in([_TRAPS])
+
+
+def apart() -> list[str]:
+    """What is measured against every race between threads, but is no column of the matrix."""
+    return [*_APART, *traps()]
 
 
 def _in(folders: Iterable[Path]) -> list[str]:
@@ -139,7 +161,7 @@ def is_file(name: str) -> bool:
 
 def suits(name: str, group: str) -> bool:
     """Whether a fix is one for races of ``group``. No fix at all, and a fix of the user's own, suit any race."""
-    here = _in([_FOLDERS.get(group, FOLDER)])
+    here = _in([_FOLDERS[PROCESSES]] if group == PROCESSES else [FOLDER, _TRAPS])
     return name == NONE or all(is_file(part) or part in here for part in parts(name))
 
 
@@ -156,7 +178,7 @@ def path(name: str) -> Path:
     if is_file(name):
         return Path(name)
     file = f"{name.replace('-', '_')}.py"
-    return next(folder / file for folder in _FOLDERS.values() if (folder / file).is_file())
+    return next(folder / file for folder in _PLACES if (folder / file).is_file())
 
 
 def load(name: str) -> Fix:
@@ -173,7 +195,7 @@ def load(name: str) -> Fix:
 def _module(name: str) -> ModuleType:
     if is_file(name):
         return _from_file(Path(name))
-    package = __name__ if path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
+    package = ".".join([__name__, *path(name).parent.relative_to(FOLDER).parts])
     return importlib.import_module(f"{package}.{path(name).stem}")
 
 
@@ -196,7 +218,7 @@ def check(name: str, group: str | None = None) -> None:
 
 
 def _check_one(name: str, combined: list[str]) -> None:
-    known = _in(_FOLDERS.values())
+    known = _in(_PLACES)
     if is_file(name):
         if not Path(name).is_file():
             raise UnknownFix(f"no such fix file: {name}")
