@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ THREADS, CALLS = 3, 5
 WORKLOAD = Workload(queries=256, keys=256)
 
 
-def _attention() -> tuple[Any, Callable[[Workload], None]]:
-    """The module of the fix, and a call of attention under it that has been warm since it was first made."""
+def _attention() -> tuple[Any, Callable[..., None]]:
+    """The module of the fix, and a call of attention under it, which is warm without gradients."""
     import torch
 
     from repro import fixes
@@ -28,12 +27,13 @@ def _attention() -> tuple[Any, Callable[[Workload], None]]:
     fix = fixes.load("side-by-side")
     code = UserCode(fix, [WORKLOAD])
 
-    def call(workload: Workload) -> None:
-        with torch.no_grad():
-            code.attention(*workload.tensors(), mask_mod)
-
     mask_mod = WORKLOAD.mask_mod()
-    call(WORKLOAD)
+
+    def call(gradients: bool = False) -> None:
+        with torch.set_grad_enabled(gradients):
+            code.attention(*WORKLOAD.tensors(), mask_mod)
+
+    call()
     return fix.parts[0], call
 
 
@@ -47,7 +47,7 @@ def warm_program() -> dict[str, int]:
 
     def drafter() -> None:
         for _ in range(CALLS):
-            call(WORKLOAD)
+            call()
 
     threads = [threading.Thread(target=drafter) for _ in range(THREADS)]
     for thread in threads:
@@ -82,14 +82,14 @@ def meet(mode: str, new: bool) -> tuple[Fate, list[str], list[str]]:
     from repro.interleave import Scheduler, Seams, point
 
     module, call = _attention()
-    workload = replace(WORKLOAD, dtype="bfloat16") if new else WORKLOAD
 
     def holder() -> None:
         with module.LOCK.held_as(mode):
             point("holding")
 
     def caller() -> None:
-        call(workload)
+        # Compiled code is used under the grad mode of its compile only.
+        call(gradients=new)
 
     with Seams([], code=[call, holder]):
         run = Scheduler(Replay(Schedule.parse("holder:holding#1>caller"))).run({"holder": holder, "caller": caller})
@@ -125,10 +125,10 @@ def given_up() -> list[str]:
     said = []
     with torch.compiler.set_stance("force_eager"):
         try:
-            call(WORKLOAD)
+            call()
         except module.NotCompiled as error:
             said.append(str(error))
-    call(WORKLOAD)
+    call()
     return said
 
 
