@@ -48,11 +48,12 @@ NONE = "none"
 COMPILES = "compile_attention"
 _HOOKS = {COMPILES, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
 # Combinations that are columns of the matrix, as the fixes themselves are, and those that are measured apart.
-COMBINED = ("lock+isolate+own-code", "side-by-side+isolate")
+COMBINED = ("side-by-side+isolate",)
 _APART = (
     "lock+dynamic",
     "lock+isolate",
     "lock+isolate+context+fullgraph",
+    "lock+isolate+own-code",
     "lock+warmup+dynamic",
     "warmup+dynamic",
     "warmup+isolate",

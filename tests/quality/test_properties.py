@@ -37,7 +37,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(queries=queries, keys=keys, mask=draw(st.sampled_from(["causal", "sliding_window"])))
 
 
-# Of each race that shows without a fix, the fixes that hold whatever the order of the threads.
+# The fixes that hold whatever the order of the threads, each with every race that it holds against.
 HOLDING = ("lock", "side-by-side", *COMBINED)
 PAIRS = [
     (race, fix)
