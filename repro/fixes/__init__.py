@@ -219,7 +219,7 @@ def check(name: str, group: str | None = None) -> None:
 
 
 def _check_one(name: str, combined: list[str]) -> None:
-    known = _in(_PLACES)
+    known = [NONE, *_in(_FOLDERS.values())]
     if is_file(name):
         if not Path(name).is_file():
             raise UnknownFix(f"no such fix file: {name}")
@@ -227,8 +227,8 @@ def _check_one(name: str, combined: list[str]) -> None:
             raise UnknownFix(f"{name} is no fix: it defines none of {', '.join(sorted(_HOOKS))}")
     elif name == NONE and len(combined) > 1:
         raise UnknownFix(f"{NONE} is no fix at all, and goes with none: leave it out")
-    elif name not in [NONE, *known]:
-        near = get_close_matches(name, [NONE, *known], n=3, cutoff=0.4)
+    elif name not in [*known, *traps()]:
+        near = get_close_matches(name, known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
 
