@@ -62,7 +62,7 @@ def work(name: str, varying: bool, pipe: Connection) -> None:
     attention = fix.guard_attention(mask_then(fix.compile_attention(flex_attention)))
     weights = torch.randn(256, 256) * 0.01
     following = [lengths(varying) for _ in range(THREADS)]
-    mask_mods = [Workload(**DRAFTER).mask_mod() for _ in range(THREADS)]
+    mask_mods = [Workload(**DRAFTER, keys=KEYS).mask_mod() for _ in range(THREADS)]
     peaks: list[int | None] = []
 
     def step(number: int) -> None:
