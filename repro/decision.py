@@ -57,9 +57,13 @@ class Situation:
 
 @dataclass(frozen=True)
 class Broken:
-    """A trap, and the shortest recorded schedule by which it fails; ``race`` is ``None`` where none was found."""
+    """A trap, and a recorded schedule by which it fails while the fix that it looks like, ``proper``, holds.
+
+    ``race`` is ``None`` where there is no such schedule.
+    """
 
     trap: str
+    proper: str
     fails: tuple[str, ...]
     tried: int
     race: str | None
@@ -134,22 +138,27 @@ def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping
 
 
 def _broken(trap: str, cells: _Cells) -> Broken:
-    mine = {race: cell for (race, fix), cell in cells.items() if fix == trap and (race, NONE) in cells}
-    against = {race: cell for race, cell in mine.items() if cells[race, NONE].failed}
-    fails = sorted(
-        (race for race, cell in against.items() if cell.failed),
-        key=lambda race: (against[race].schedule.count(">"), race),
-    )
-    # Best shown by a race of threads alone against which a proper fix holds.
-    telling = [race for race in fails if (race, "lock") in cells and cells[race, "lock"].outcome is Kind.OK]
-    race = next(iter(telling), None)
+    kind = trap.partition("-")[0]
+    proper = kind if kind in fixes.names() else "lock"
+    tried = [race for race, fix in cells if fix == trap and (race, NONE) in cells and cells[race, NONE].failed]
+    fails = [race for race in tried if cells[race, trap].failed]
+
+    def told(race: str) -> tuple[int, int, str]:
+        """What few other traps fail by, and what needs few switches, tells most."""
+        others = sum((race, other) in cells and cells[race, other].failed for other in fixes.traps())
+        return others, cells[race, trap].schedule.count(">"), race
+
+    telling = [race for race in fails if (race, proper) in cells and cells[race, proper].outcome is Kind.OK]
+    race = min(telling, key=told, default=None)
+    shown = None if race is None else cells[race, trap]
     return Broken(
         trap,
+        proper,
         tuple(fails),
-        len(against),
+        len(tried),
         race,
-        "" if race is None else str(against[race].outcome),
-        "" if race is None else against[race].schedule,
+        "" if shown is None else str(shown.outcome),
+        "" if shown is None else shown.schedule,
     )
 
 

@@ -72,7 +72,10 @@ def decision(found: Sequence[Release], date: str) -> str:
             if situation.fixes and not any(set(situation.needed) < other for other in everything):
                 parts += [f"### {situation.text[0].upper()}{situation.text[1:]}", _fixes(situation, release)]
         if release.traps:
-            parts += ["### What does not hold", _table(["trap", "fails", "shown by"], map(_trap, release.traps))]
+            parts += [
+                "### What does not hold",
+                _table(["trap", "fails", "looks like", "shown by"], map(_trap, release.traps)),
+            ]
     parts += ["## Training on CUDA", _TRAINING, _table(["race", "torch", "without a fix", "holds"], _trained())]
     return "\n\n".join(parts) + "\n"
 
@@ -112,7 +115,8 @@ def _cost(cost: Cost | None) -> str:
 
 def _trap(broken: Broken) -> list[str]:
     shown = f"`{broken.race}` ({broken.outcome}): `{broken.schedule}`" if broken.race else ""
-    return [f"`{broken.trap}`: {_text(fixes.summary(broken.trap))}", f"{len(broken.fails)} of {broken.tried}", shown]
+    what = _text(fixes.summary(broken.trap)).replace("``", "`")
+    return [f"`{broken.trap}`: {what}", f"{len(broken.fails)} of {broken.tried}", f"`{broken.proper}`", shown]
 
 
 _TRAINING = (

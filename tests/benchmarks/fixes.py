@@ -41,7 +41,6 @@ WORKLOADS = ("warm", "varying")
 MEASURED = [NONE, "lock", "dynamic", "isolate", "own-code", "side-by-side", *fixes.COMBINED, "lock+isolate+own-code"]
 
 
-
 def lengths(varying: bool) -> Callable[[], int]:
     """The next length, the same series in every process."""
     draw = random.Random(0)

@@ -1,4 +1,4 @@
-"""What looks like a fix fails by the recorded schedule, and a proper fix holds by the same one."""
+"""What looks like a fix fails by the recorded schedule, and the fix that it looks like holds by the same one."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def test_everything_apart_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("trap", fixes.traps())
-def test_a_trap_is_known_to_fail_where_a_lock_holds(trap: str) -> None:
+def test_a_trap_is_known_to_fail_where_what_it_looks_like_holds(trap: str) -> None:
     assert BROKEN[trap].race is not None
 
 
 @pytest.mark.parametrize(
     "trap", [trap if trap in BY_DAY else pytest.param(trap, marks=pytest.mark.nightly) for trap in fixes.traps()]
 )
-def test_a_trap_fails_and_a_lock_holds_by_the_same_schedule(trap: str, laboratory: Laboratory) -> None:
+def test_a_trap_fails_and_what_it_looks_like_holds_by_the_same_schedule(trap: str, laboratory: Laboratory) -> None:
     broken = BROKEN[trap]
     assert broken.race is not None
-    bare, trapped, locked = matrix(laboratory, [broken.race], [trap, "lock"], controls=False)
+    bare, trapped, proper = matrix(laboratory, [broken.race], [trap, broken.proper], controls=False)
     if bare.observation.outcome.kind is Kind.OK:
         pytest.skip(f"torch {laboratory.torch} does not have {broken.race}, so no trap can be told from a fix by it")
 
     assert trapped.verdict is Verdict.FAILS, trapped.reason
-    assert locked.verdict is Verdict.HOLDS, locked.reason
+    assert proper.verdict is Verdict.HOLDS, proper.reason
 
 
 @pytest.mark.nightly
