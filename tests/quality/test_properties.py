@@ -45,7 +45,7 @@ PAIRS = [
     for fix in HOLDING
     if (known := expected(race, fix, "2.13.0")) and known.outcome is Kind.OK
 ]
-BY_DAY = [(RACE, "lock"), (RACE, "side-by-side"), ("mask-metadata-foreign", "side-by-side+isolate")]
+BY_DAY = [(RACE, "lock"), (RACE, "side-by-side")]
 
 
 @pytest.mark.timeout(900)
