@@ -56,7 +56,6 @@ _APART = (
     "lock+isolate+own-code",
     "lock+warmup+dynamic",
     "warmup+dynamic",
-    "warmup+isolate",
 )
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
