@@ -81,7 +81,11 @@ def decision(found: Sequence[Release], date: str) -> str:
 
 
 def _covering(situation: Situation) -> list[str]:
-    whole = [covered.fix for covered in situation.fixes if covered.whole]
+    covering = [covered.fix for covered in situation.fixes if covered.whole]
+    # Nothing is to be joined to what is enough without it.
+    whole = [
+        fix for fix in covering if not any(set(fixes.parts(other)) < set(fixes.parts(fix)) for other in covering)
+    ]
     best = next(iter(situation.fixes), None)
     if whole:
         said = ", ".join(f"`{fix}`" for fix in whole)
