@@ -7,6 +7,7 @@ release is known to behave, 1 not; all: 2 bad usage or input, 3 inconclusive; th
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import sys
 import traceback
@@ -295,6 +296,9 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
     recorded = gate.add_argument_group("from what is recorded, without a run")
     recorded.add_argument("--bisect", metavar="RACE", help="at which recorded release a race changed")
     recorded.add_argument("--releases", action="store_true", help="print the table of releases by race as Markdown")
+    recorded.add_argument(
+        "--decision", action="store_true", help="print which fix is for which situation, docs/decision.md"
+    )
 
 
 def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str) -> argparse.ArgumentParser:
@@ -405,6 +409,7 @@ def _list(options: argparse.Namespace) -> int:
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
+        "traps": {name: fixes.summary(name) for name in fixes.traps()},
     }
     console = _console(options)
     for kind, members, names in (
@@ -413,6 +418,7 @@ def _list(options: argparse.Namespace) -> int:
         ("fixes", "threads", fixes.names(races.THREADS)),
         ("races", "processes", races.names(races.PROCESSES)),
         ("fixes", "processes", fixes.names(races.PROCESSES)),
+        ("traps", "threads, which look like fixes and are none", fixes.traps()),
     ):
         title = f"{kind} of {members}"
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -541,7 +547,7 @@ def _gate(options: argparse.Namespace) -> int:
     if options.torch_spec:
         # An empty one stands for the torch that is here.
         return environment.run(options.torch_spec, [*options.arguments, "--torch-spec="])
-    if options.bisect or options.releases:
+    if options.bisect or options.releases or options.decision:
         return _recorded(options)
     # What is recorded is read before the run, so that a file that cannot be read does not cost one.
     results.recorded()
@@ -574,7 +580,8 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             for race, fix in both
             if race in (options.races or [race]) and (options.fixes is None or fix in columns)
         ]
-    known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded())
+    apart = results.recorded(results.apart())
+    known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded(), apart=apart)
     old = known.report.version if known.report else report.version
     surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
     notes = [*_left_out(options), *unknown]
@@ -586,7 +593,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         _check_race(race, CPU)
     for fix in options.fixes or []:
         fixes.check(fix)
-        if fix.endswith(".py"):
+        if any(map(fixes.is_file, fixes.parts(fix))):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
     if options.bisect:
         _check_catalogue(options.bisect)
@@ -682,7 +689,7 @@ def _show(options: argparse.Namespace, answer: Gate, content: dict[str, Any]) ->
 
 def _recorded(options: argparse.Namespace) -> int:
     """What the recorded reports say by themselves."""
-    from repro import gate, results
+    from repro import decision, gate, results
     from repro.report import document, markdown, terminal
     from repro.verdict import columns
 
@@ -690,14 +697,18 @@ def _recorded(options: argparse.Namespace) -> int:
     if options.releases:
         sys.stdout.write(markdown.releases(records))
         return OK
+    if options.decision:
+        found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
+        sys.stdout.write(markdown.decision(found, datetime.date.today().isoformat()))
+        return OK
     chosen = columns(options.bisect, options.fixes or fixes.names(), controls=options.fixes is None)
-    found = gate.bisect(records, options.bisect, chosen)
-    terminal.bisected(_console(options), options.bisect, found)
+    changes = gate.bisect(records, options.bisect, chosen)
+    terminal.bisected(_console(options), options.bisect, changes)
     content = {
         "race": options.bisect,
         "changes": {
             fix: [{"torch": str(version), "outcome": seen.outcome.value} for version, seen in line]
-            for fix, line in found.items()
+            for fix, line in changes.items()
         },
     }
     _write(options, document.envelope("gate", None, content, seeds=[]))

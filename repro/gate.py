@@ -122,12 +122,23 @@ class Gate:
 
 
 def release(
-    report: Report, places: Iterable[Place], records: Sequence[Report], expected: Path | None = None
+    report: Report,
+    places: Iterable[Place],
+    records: Sequence[Report],
+    expected: Path | None = None,
+    *,
+    apart: Sequence[Report] = (),
 ) -> Known:
-    """What is written down of the report's own release, and of a new one what is known of the newest."""
+    """What is written down of the report's own release, and of a new one what is known of the newest.
+
+    ``apart`` are records of what is no column of the matrix.
+    """
     outcomes = {}
+    beside = results.best(apart, report.version, report.minor)
     for race, fix in places:
         known = expectations.expected(race, fix, report.torch, expected)
+        if known is None and beside is not None and (race, fix) in beside.cells:
+            known = Expected(beside.cells[race, fix].outcome, None)
         if known is not None:
             outcomes[race, fix] = known
     own = results.best(records, report.version, report.minor)
@@ -337,6 +348,7 @@ def acknowledge(
     A cell that said nothing is not written. ``link`` gives the upstream link of a race; it is asked only where a
     failure is new.
     """
+    report, apart = results.split(report)
     records = results.recorded(recorded)
     changed = []
     for race in dict.fromkeys(race for race, _ in report.cells):
@@ -354,10 +366,11 @@ def acknowledge(
         if bare is not None and bare.failed and bare.trace and bare.by == "replay":
             file = recording.add(race, _run(race, bare, report), str(report.version), schedules)
             changed += [] if file is None else [file]
-    place = (recorded or results.folder()) / report.name
-    before = place.read_bytes() if place.is_file() else b""
-    if results.record(report, recorded).read_bytes() != before:
-        changed.append(place)
+    for part, where in ((report, recorded or results.folder()), (apart, results.apart(recorded))):
+        place = where / part.name
+        before = place.read_bytes() if place.is_file() else b""
+        if part.cells and results.record(part, where).read_bytes() != before:
+            changed.append(place)
     return changed
 
 

@@ -1,4 +1,4 @@
-"""Recorded results: what a release was seen to do, one file for each release and Python in ``fixtures/results/``.
+"""Recorded results: what a release was seen to do, ``fixtures/results/torch-RELEASE-pyPYTHON.json``.
 
 A :class:`Report` is what releases are compared by. It is read from what ``matrix`` and ``gate`` write with
 ``--json``, or from a recorded file, which is the same reduced: no date and no message; of a cell that failed the seam
@@ -11,14 +11,14 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from repro.expectations import fixtures
-from repro.fixes import NONE
+from repro.expectations import PROCESSES, fixtures
+from repro.fixes import NONE, names
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind
 from repro.recording import SCHEMA, outcome_named, read, required, strings
@@ -184,6 +184,11 @@ def folder() -> Path:
     return fixtures() / "results"
 
 
+def apart(place: Path | None = None) -> Path:
+    """Where that is recorded which is no column of the matrix: further combinations of fixes, and traps."""
+    return (place or folder()) / "apart"
+
+
 def recorded(place: Path | None = None) -> list[Report]:
     """All recorded reports, oldest release first. Raises :class:`ReportError`."""
     files = sorted((place or folder()).glob("torch-*.json"))
@@ -192,6 +197,14 @@ def recorded(place: Path | None = None) -> list[Report]:
         if file.name != report.name:
             raise ReportError(f"{file}: holds torch {report.version} on Python {report.minor}; call it {report.name}")
     return sorted(reports, key=lambda report: (report.version, Version(report.python)))
+
+
+def split(report: Report) -> tuple[Report, Report]:
+    """The columns of the matrix, and what is recorded apart."""
+    columns = {NONE, PROCESSES, *names()}
+    mine = {place: seen for place, seen in report.cells.items() if place[1] in columns}
+    rest = {place: seen for place, seen in report.cells.items() if place[1] not in columns}
+    return replace(report, cells=mine), replace(report, cells=rest, seams={})
 
 
 def record(report: Report, place: Path | None = None) -> Path:

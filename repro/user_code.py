@@ -95,7 +95,7 @@ class UserCode:
 
     def compiled_anew(self) -> Attention:
         """The user's attention, compiled by another call of ``torch.compile``."""
-        return self.fix.guard(mask_then(self.fix.compile_attention(flex_attention)))
+        return self.fix.guard_attention(mask_then(self.fix.compile_attention(flex_attention)))
 
     def compiled(self, thread: str, index: int = 0, through: Attention | None = None) -> Callable[[], None]:
         return lambda: self._call(thread, through or self.attention, True, index)

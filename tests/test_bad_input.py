@@ -46,6 +46,15 @@ def test_an_unknown_fix_gets_the_nearest_names():
     assert refused("run", RACE, "--fix", "???").endswith(f"there are: none, {', '.join(fixes.names())}")
 
 
+def test_fixes_that_do_not_go_together_are_named():
+    message = "dynamic and own-code each say how attention is compiled: take one of them"
+    assert refused("run", RACE, "--fix", "dynamic+lock+own-code") == message
+    assert refused("matrix", "--fix", "dynamic+own-code") == message
+    assert (
+        refused("explore", RACE, "--fix", "lock+locks") == "no fix is called 'locks'; did you mean lock or file-lock?"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -406,6 +406,28 @@ def test_a_race_that_shows_has_its_schedule_recorded_for_the_release(tmp_path):
     assert file not in gate.acknowledge(new, lambda race: LINK, tmp_path, tmp_path / "results", schedules)
 
 
+def test_what_is_no_column_is_recorded_apart_and_judged_by_that(tmp_path):
+    records = tmp_path / "results"
+    run = report(
+        none=seen("error", ERROR), lock=seen(), **{"lock+dynamic": seen(), "lock-call": seen("error", ERROR)}
+    )
+
+    changed = gate.acknowledge(run, lambda race: LINK, tmp_path, records)
+
+    assert changed == [tmp_path / "race.toml", records / run.name, records / "apart" / run.name]
+    assert gate.acknowledge(run, lambda race: LINK, tmp_path, records) == []
+    assert expected("race", "lock-call", "2.13.0", tmp_path) is None
+    (columns_,), (apart,) = results.recorded(records), results.recorded(results.apart(records))
+    assert {fix for _, fix in columns_.cells} == {NONE, "lock"}
+    assert {fix for _, fix in apart.cells} == {"lock+dynamic", "lock-call"}
+    yardstick = gate.release(run, run.cells, [columns_], tmp_path, apart=[apart])
+    assert judged(yardstick, run).standing is Standing.AS_EXPECTED
+    assert [change.word for change in judged(gate.release(run, run.cells, [columns_], tmp_path), run).red] == [
+        Word.NEW,
+        Word.NEW,
+    ]
+
+
 # ---- bisect ------------------------------------------------------------------------------------------------------
 
 

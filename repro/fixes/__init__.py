@@ -6,6 +6,8 @@ A fix file imports torch and the standard library only and defines one or more o
     how the operator is compiled; without it, ``torch.compile(flex_attention)``;
 ``guard(function)``
     what is put around each piece of the user's own code that compiles, traces or calls attention;
+``guard_attention(function)``
+    the same for compiled attention alone, where that is another thing; without it, ``guard``;
 ``before_threads(attention, examples)``
     what runs once, before any thread starts or process is forked; ``attention(query, key, value, mask_mod)`` is the
     user's own function and ``examples`` the argument tuples to prepare for;
@@ -15,8 +17,13 @@ A fix file imports torch and the standard library only and defines one or more o
     what each of the user's processes runs first, where there are several; ``LOCAL_RANK`` is in its environment, as
     launchers set it.
 
-Foreign code, another library that compiles or traces, is out of reach of all five. Fixes for races of processes are
+Foreign code, another library that compiles or traces, is out of reach of them all. Fixes for races of processes are
 in ``processes/``: a lock between threads is nothing to another process, so each group of races has its own.
+
+What looks like a fix and is none is in ``traps/``.
+
+Fixes are combined with ``+``, as in ``lock+isolate``: all guards, the first one outermost, and everything else in the
+order of their names. Only one of them can say how the operator is compiled.
 """
 
 from __future__ import annotations
@@ -35,8 +42,21 @@ from typing import Any
 FOLDER = Path(__file__).parent
 THREADS, PROCESSES = "threads", "processes"
 _FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
+_TRAPS = FOLDER / "traps"
+_PLACES = (*_FOLDERS.values(), _TRAPS)
 NONE = "none"
-_HOOKS = {"compile_attention", "guard", "before_threads", "thread", "in_each_process"}
+COMPILES = "compile_attention"
+_HOOKS = {COMPILES, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
+# Combinations that are columns of the matrix, as the fixes themselves are, and those that are measured apart.
+COMBINED = ("side-by-side+isolate",)
+_APART = (
+    "lock+dynamic",
+    "lock+isolate",
+    "lock+isolate+context+fullgraph",
+    "lock+isolate+own-code",
+    "lock+warmup+dynamic",
+    "warmup+dynamic",
+)
 
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
@@ -53,35 +73,45 @@ class UnknownFix(ValueError):
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix by ``name``. ``hooks`` is its module, ``None`` for no fix at all."""
+    """A fix by ``name``: the modules of which it is made, none for no fix at all."""
 
     name: str
-    hooks: ModuleType | None
+    parts: tuple[ModuleType, ...] = ()
 
     def compile_attention(self, flex_attention: Callable[..., Any]) -> Callable[..., Any]:
-        if hasattr(self.hooks, "compile_attention"):
-            return self.hooks.compile_attention(flex_attention)  # type: ignore[no-any-return, union-attr]
+        for part in self._with(COMPILES):
+            return part.compile_attention(flex_attention)  # type: ignore[no-any-return]
         import torch
 
         return torch.compile(flex_attention)
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if hasattr(self.hooks, "guard"):
-            return self.hooks.guard(function)  # type: ignore[no-any-return, union-attr]
+        for part in reversed(self._with("guard")):
+            function = part.guard(function)
+        return function
+
+    def guard_attention(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        for part in reversed(self.parts):
+            around = getattr(part, "guard_attention", getattr(part, "guard", None))
+            function = around(function) if around else function
         return function
 
     def before_threads(self, attention: Callable[..., Any], examples: Iterable[tuple[Any, ...]]) -> None:
-        if hasattr(self.hooks, "before_threads"):
-            self.hooks.before_threads(attention, examples)  # type: ignore[union-attr]
+        examples = list(examples)
+        for part in self._with("before_threads"):
+            part.before_threads(attention, examples)
 
     def in_each_process(self) -> None:
-        if hasattr(self.hooks, "in_each_process"):
-            self.hooks.in_each_process()  # type: ignore[union-attr]
+        for part in self._with("in_each_process"):
+            part.in_each_process()
 
     def thread(self, body: Callable[[], Any]) -> Callable[[], Any]:
-        if hasattr(self.hooks, "thread"):
-            return self.hooks.thread(body)  # type: ignore[no-any-return, union-attr]
+        for part in reversed(self._with("thread")):
+            body = part.thread(body)
         return body
+
+    def _with(self, hook: str) -> list[ModuleType]:
+        return [part for part in self.parts if hasattr(part, hook)]
 
     def promised_compiles(self, shapes: int, *, waiting: int = 0) -> int:
         """The most frames that Dynamo may compile for ``shapes`` calls that differ in their lengths only.
@@ -90,49 +120,83 @@ class Fix:
         compiles again. No two sizes may coincide (queries and keys, blocks and heads): torch takes what is equal once
         for equal always, and compiles anew when it is not.
         """
-        return waiting + (_COMPILES[self.name](shapes) if self.name in _COMPILES else shapes)
+        promises = [_COMPILES[part](shapes) for part in parts(self.name) if part in _COMPILES]
+        return waiting + min(promises, default=shapes)
 
 
 def names(group: str | None = None) -> list[str]:
-    """The fixes that there are, or those for one group of races, by file name, without importing any.
+    """The columns of the matrix, or those for one group of races, without importing any.
 
-    ``none`` is not one of them.
+    Each fix by its file name, then combinations. ``none`` is not one of them, nor is what :func:`apart` names.
     """
     # Threads on a device are threads.
     folders = _FOLDERS.values() if group is None else [_FOLDERS.get(group, FOLDER)]
+    return [*_in(folders), *(COMBINED if FOLDER in folders else ())]
+
+
+def traps() -> list[str]:
+    """What does not hold, by file name."""
+    return _in([_TRAPS])
+
+
+def apart() -> list[str]:
+    """What is measured against every race between threads, but is no column of the matrix."""
+    return [*_APART, *traps()]
+
+
+def _in(folders: Iterable[Path]) -> list[str]:
     files = {path.stem for folder in folders for path in folder.glob("*.py")}
     return sorted(stem.replace("_", "-") for stem in files if not stem.startswith("_"))
 
 
+def parts(name: str) -> list[str]:
+    """The fixes that ``name`` combines; often it is one alone."""
+    return [name] if is_file(name) else name.split("+")
+
+
+def is_file(name: str) -> bool:
+    """Whether ``name`` is a file of the user's, whose name may hold a ``+``."""
+    return name.endswith(".py") and ("+" not in name or Path(name).is_file())
+
+
 def suits(name: str, group: str) -> bool:
     """Whether a fix is one for races of ``group``. No fix at all, and a fix of the user's own, suit any race."""
-    return name == NONE or name.endswith(".py") or name in names(group)
+    here = _in([_FOLDERS[PROCESSES]] if group == PROCESSES else [FOLDER, _TRAPS])
+    return name == NONE or all(is_file(part) or part in here for part in parts(name))
 
 
 def summary(name: str) -> str:
-    """The first line of a fix's docstring, without importing it."""
+    """The first line of a fix's docstring, without importing it; of a combination what it combines."""
+    if len(parts(name)) > 1:
+        return f"{' and '.join(parts(name))} together."
     text = ast.get_docstring(ast.parse(path(name).read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
 
 
 def path(name: str) -> Path:
-    """The file of the fix called ``name``."""
+    """The file of one fix, of the user's own too."""
+    if is_file(name):
+        return Path(name)
     file = f"{name.replace('-', '_')}.py"
-    return next(folder / file for folder in _FOLDERS.values() if (folder / file).is_file())
+    return next(folder / file for folder in _PLACES if (folder / file).is_file())
 
 
 def load(name: str) -> Fix:
-    """The fix called ``name``, or the one in the file ``name`` if that ends in ``.py``.
+    """The fix called ``name``, the one in the file ``name`` if that ends in ``.py``, or several joined by ``+``.
 
     Raises :class:`UnknownFix`.
     """
     check(name)
     if name == NONE:
-        return Fix(NONE, None)
-    if name.endswith(".py"):
+        return Fix(NONE)
+    return Fix(Path(name).stem if is_file(name) else name, tuple(map(_module, parts(name))))
+
+
+def _module(name: str) -> ModuleType:
+    if is_file(name):
         return _from_file(Path(name))
-    package = __name__ if path(name).parent == FOLDER else f"{__name__}.{PROCESSES}"
-    return Fix(name, importlib.import_module(f"{package}.{path(name).stem}"))
+    package = ".".join([__name__, *path(name).parent.relative_to(FOLDER).parts])
+    return importlib.import_module(f"{package}.{path(name).stem}")
 
 
 def check(name: str, group: str | None = None) -> None:
@@ -140,34 +204,49 @@ def check(name: str, group: str | None = None) -> None:
 
     Imports nothing.
     """
-    if name.endswith(".py"):
-        if not Path(name).is_file():
-            raise UnknownFix(f"no such fix file: {name}")
-        _check_source(name)
-    elif name not in [NONE, *names()]:
-        near = get_close_matches(name, [NONE, *names()], n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
-        raise UnknownFix(f"no fix is called {name!r}; {hint}")
+    combined = parts(name)
+    for part in combined:
+        _check_one(part, combined)
+    if len(combined) > 1:
+        if twice := next((part for part in combined if combined.count(part) > 1), None):
+            raise UnknownFix(f"{name} has {twice} twice: once will do")
+        compiling = [part for part in combined if COMPILES in _defined(path(part))]
+        if len(compiling) > 1:
+            raise UnknownFix(f"{' and '.join(compiling)} each say how attention is compiled: take one of them")
     if group is not None and not suits(name, group):
         raise UnknownFix(f"{name} is no fix for races of {group}; those are: {', '.join(names(group))}")
 
 
-def _check_source(name: str) -> None:
+def _check_one(name: str, combined: list[str]) -> None:
+    known = [NONE, *_in(_FOLDERS.values())]
+    if is_file(name):
+        if not Path(name).is_file():
+            raise UnknownFix(f"no such fix file: {name}")
+        if not _HOOKS.intersection(_defined(Path(name))):
+            raise UnknownFix(f"{name} is no fix: it defines none of {', '.join(sorted(_HOOKS))}")
+    elif name == NONE and len(combined) > 1:
+        raise UnknownFix(f"{NONE} is no fix at all, and goes with none: leave it out")
+    elif name not in [*known, *traps()]:
+        near = get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
+        raise UnknownFix(f"no fix is called {name!r}; {hint}")
+
+
+def _defined(file: Path) -> tuple[str, ...]:
+    """The global names that a fix file binds or uses."""
     try:
-        code = compile(Path(name).read_bytes(), name, "exec")
+        return compile(file.read_bytes(), str(file), "exec").co_names
     except OSError as error:
-        raise UnknownFix(f"cannot read {name}: {error.strerror}") from None
+        raise UnknownFix(f"cannot read {file}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
-        raise UnknownFix(f"{name} is not valid Python: {error}") from None
-    if not _HOOKS.intersection(code.co_names):
-        raise UnknownFix(f"{name} is no fix: it defines none of {', '.join(sorted(_HOOKS))}")
+        raise UnknownFix(f"{file} is not valid Python: {error}") from None
 
 
-def _from_file(path: Path) -> Fix:
+def _from_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"fix_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return Fix(path.stem, module)
+    return module

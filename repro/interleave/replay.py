@@ -61,16 +61,17 @@ def _fate(switch: Switch, run: Run) -> SwitchFate:
             )
             if reached is not None and reached.seam.startswith("wait:"):
                 wait = next(wait for wait in waits if wait.step >= index)
-                return SwitchFate(switch, "refused", f"{switch.to} waits for {wait.lock}, held by {wait.holder}")
+                return SwitchFate(switch, "refused", str(wait))
             return SwitchFate(switch, "taken")
         blocked = [wait for wait in waits if wait.step <= index]
         if any(done.thread == switch.to and done.seam == "end" for done in run.steps[:index]):
             why = f"{switch.to} had ended"
             mine = [wait for wait in run.waits if wait.thread == switch.thread and wait.step <= index]
             if mine:
-                why += f", since {switch.thread} waited for {mine[0].lock}, held by {mine[0].holder}"
+                held = f", held by {mine[0].holder}" if mine[0].holder else ""
+                why += f", since {switch.thread} waited for {mine[0].lock}{held}"
         elif blocked:
-            why = f"{switch.to} waits for {blocked[-1].lock}, held by {blocked[-1].holder}"
+            why = str(blocked[-1])
         else:
             why = f"{switch.to} could not go on"
         return SwitchFate(switch, "refused", why)

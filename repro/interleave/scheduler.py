@@ -65,13 +65,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Wait:
-    """``thread`` could not go on at decision number ``step``, since ``holder`` had ``lock``."""
+    """``thread`` could not go on at decision number ``step``, since ``holder`` had ``lock``.
+
+    There is no holder of a condition: threads wait for word from others.
+    """
 
     step: int
     thread: str
     lock: str
     holder: str | None
     timed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.thread} waits for {self.lock}" + (f", held by {self.holder}" if self.holder else "")
 
 
 class Turns:

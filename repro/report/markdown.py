@@ -1,4 +1,4 @@
-"""Markdown: the gate's answer for a pull request, the table of releases for the README, and ``docs/races.md``."""
+"""Markdown: the gate's answer for a pull request, the table of releases, and the pages of races and of decisions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from repro import expectations, fixes, races, recording
+from repro.decision import Broken, Cost, Covered, Release, Situation
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.outcome import Kind
@@ -94,6 +95,101 @@ def _race(name: str, group: str) -> str:
         held = [f"`{fix}`" for fix, each in under.items() if each.get(releases) is Kind.OK]
         lines.append(f"* torch `{releases}`: {outcome}; fixes that hold: {', '.join(held) or 'none'}")
     return f"### {name}\n\n{story}\n\n" + "\n".join(filter(None, lines))
+
+
+# So many names stand in a table; of more than that the number.
+_NAMES = 9
+_DECISION = """# Which fix for which situation
+
+`python -m repro gate --decision` wrote this page on {date} from what is recorded of torch {releases}; do not edit it.
+A fix covers a situation when it holds, by the schedule that fails without it, against every race that the release
+shows there. `+` joins fixes: all of them together. `python -m repro list` says what each of them is, and
+`repro/fixes/` has the files to paste."""
+
+
+def decision(found: Sequence[Release], date: str) -> str:
+    """Which fix on which release: by situation, by fix, and what looks like one and is none."""
+    parts = [_DECISION.format(date=date, releases=" and ".join(release.torch for release in found) or "nothing")]
+    for release in found:
+        parts.append(f"## torch {release.torch}")
+        parts.append(_table(["situation", "races", "covered by"], map(_covering, release.situations)))
+        everything = [set(situation.needed) for situation in release.situations]
+        for situation in release.situations:
+            # A situation that is part of another has its rows there.
+            if situation.fixes and not any(set(situation.needed) < other for other in everything):
+                parts += [f"### {situation.text[0].upper()}{situation.text[1:]}", _fixes(situation, release)]
+        if release.traps:
+            parts += [
+                "### What does not hold",
+                _table(["trap", "fails", "looks like", "shown by"], map(_trap, release.traps)),
+            ]
+    parts += ["## Training on CUDA", _TRAINING, _table(["race", "torch", "without a fix", "holds"], _trained())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _covering(situation: Situation) -> list[str]:
+    covering = [covered.fix for covered in situation.fixes if covered.whole]
+    # Nothing is to be joined to what is enough without it.
+    whole = [
+        fix for fix in covering if not any(set(fixes.parts(other)) < set(fixes.parts(fix)) for other in covering)
+    ]
+    best = next(iter(situation.fixes), None)
+    if whole:
+        said = ", ".join(f"`{fix}`" for fix in whole)
+    elif best is not None:
+        said = f"nothing; `{best.fix}` but for {_named(best.fails)}"
+    else:
+        said = "nothing is recorded"
+    return [situation.text, str(len(situation.needed)), said]
+
+
+def _fixes(situation: Situation, release: Release) -> str:
+    head = ["fix", "holds against", "not against"]
+    costed = any((covered.fix, "warm") in release.costs for covered in situation.fixes)
+    rows = []
+    for covered in situation.fixes:
+        costs = [release.costs.get((covered.fix, workload)) for workload in ("warm", "varying")]
+        rows.append([*_held(covered, situation), *(map(_cost, costs) if costed else ())])
+    return _table([*head, "tokens a second, warm", "with new lengths"] if costed else head, rows)
+
+
+def _held(covered: Covered, situation: Situation) -> list[str]:
+    return [f"`{covered.fix}`", f"{len(covered.holds)} of {len(situation.needed)}", _named(covered.fails)]
+
+
+def _cost(cost: Cost | None) -> str:
+    if cost is None:
+        return ""
+    compiled = f"; {cost.recompiles} compiles" if cost.recompiles else ""
+    return f"{cost.ratio:.2f} ({cost.low:.2f} to {cost.high:.2f}){compiled}"
+
+
+def _trap(broken: Broken) -> list[str]:
+    shown = f"`{broken.race}` ({broken.outcome}): `{broken.schedule}`" if broken.race else ""
+    what = _text(fixes.summary(broken.trap)).replace("``", "`")
+    return [f"`{broken.trap}`: {what}", f"{len(broken.fails)} of {broken.tried}", f"`{broken.proper}`", shown]
+
+
+_TRAINING = (
+    "What is known of the races that need a CUDA device (`fixtures/expectations/`), and how many fixes were tried."
+)
+
+
+def _trained() -> Iterable[list[str]]:
+    for race in races.names(races.CUDA):
+        known = {fix: dict(expectations.recorded(race, fix)) for fix in [NONE, *fixes.names(races.CUDA)]}
+        for torch, outcome in known[NONE].items():
+            holds = [fix for fix in known if fix != NONE and known[fix].get(torch) is Kind.OK]
+            tried = [fix for fix in known if fix != NONE and torch in known[fix]]
+            said = ", ".join(f"`{fix}`" for fix in holds) or "nothing"
+            bare = "clean" if outcome is Kind.OK else str(outcome)
+            yield [f"`{race}`", torch, bare, f"{said}, of {len(tried)}"]
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) > _NAMES:
+        return f"{len(names)} races"
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -47,7 +47,8 @@ def _table(console: Console, cells: Sequence[Cell], title: str) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("race", no_wrap=True)
     for column in columns:
-        table.add_column("no fix" if column == NONE else column, no_wrap=True)
+        # A combination stands one part below the other.
+        table.add_column("no fix" if column == NONE else column.replace("+", "+\n"), no_wrap=True)
     by_place = {(cell.race, cell.fix): cell for cell in cells}
     for race in dict.fromkeys(cell.race for cell in cells):
         # A fix of the user's own may have been tried on some of them only.

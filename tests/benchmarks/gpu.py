@@ -47,7 +47,7 @@ FIRST_STEPS_BOUND = 60.0
 FIRST_STEPS = 4
 GRAPH_RUNS = 8
 # What a fix that lets warm calls pass side by side has to keep of the throughput, by the lower bound.
-TARGETS = {"gate": 0.97}
+TARGETS = {"side-by-side": 0.97}
 # The story's peak above its inputs, as a share of all scores.
 SHARE = 0.002
 # The one that is met by the second thread, whose call runs dense without a fix, asks for 284.25 GiB.

@@ -238,7 +238,7 @@ def throughput(fixes_measured: Sequence[str], devices: Sequence[str]) -> dict[st
     attentions = {}
     for name in (fixes.NONE, *fixes_measured):
         fix = fixes.load(name)
-        attentions[name] = fix.guard(mask_then(fix.compile_attention(flex_attention)))
+        attentions[name] = fix.guard_attention(mask_then(fix.compile_attention(flex_attention)))
         for number in range(THREADS):
             drafter(number, attentions[name], 2)
         tokens_a_second(attentions[name], 2)
@@ -269,12 +269,21 @@ def _compared(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-def lower_bound(ordered: Sequence[float]) -> float | None:
-    """The largest of the values that the median is above with 95 %, whatever the distribution (sign test)."""
+def lower_bound(ordered: Sequence[float], chance: float = 0.05) -> float | None:
+    """The largest of the values that the median is above but for this ``chance``, by the sign test."""
     count = len(ordered)
     bound = None
     for index in range(count):
-        if sum(comb(count, below) for below in range(index + 1)) / 2**count > 0.05:
+        if sum(comb(count, below) for below in range(index + 1)) / 2**count > chance:
             break
         bound = ordered[index]
     return bound
+
+
+def bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Between which values the median is with 95 %."""
+    low = lower_bound(sorted(values), 0.025)
+    high = lower_bound(sorted(-value for value in values), 0.025)
+    assert low is not None, "six values are needed at least"
+    assert high is not None
+    return low, -high

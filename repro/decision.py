@@ -1,0 +1,179 @@
+"""Which fix for which situation, from what is recorded: pure functions on reports.
+
+Nothing here knows a race: what a situation needs is what fails without a fix on that release, and a fix covers it
+when it holds against all of that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import fixes, races, results
+from repro.expectations import PROCESSES
+from repro.fixes import NONE
+from repro.outcome import Kind
+from repro.results import Report, ReportError
+
+# A thread of such a race is another library's, which no guard of the user's is around.
+_FOREIGN = "-foreign"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Throughput under a fix as a share of that without, with 95 % bounds, and what was compiled and held for it."""
+
+    ratio: float
+    low: float
+    high: float
+    recompiles: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What one fix comes to against the races of a situation that show without a fix."""
+
+    fix: str
+    holds: tuple[str, ...]
+    fails: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        return not self.fails
+
+
+@dataclass(frozen=True)
+class Situation:
+    """``needed`` are the races that show without a fix on this release; ``fixes`` the best first."""
+
+    text: str
+    needed: tuple[str, ...]
+    fixes: tuple[Covered, ...]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A trap, and a recorded schedule by which it fails while the fix that it looks like, ``proper``, holds.
+
+    ``race`` is ``None`` where there is no such schedule.
+    """
+
+    trap: str
+    proper: str
+    fails: tuple[str, ...]
+    tried: int
+    race: str | None
+    outcome: str
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """All that is said of one release. ``costs`` by fix and workload."""
+
+    torch: str
+    situations: tuple[Situation, ...]
+    traps: tuple[Broken, ...]
+    costs: Mapping[tuple[str, str], Cost]
+
+
+def releases(
+    records: Sequence[Report], apart: Sequence[Report], costs: Mapping[str, Mapping[tuple[str, str], Cost]]
+) -> list[Release]:
+    """Each recorded release, the newest first; of several Pythons the newest one counts."""
+    found = []
+    for version, record in sorted({record.version: record for record in records}.items(), reverse=True):
+        beside = results.best(apart, version, record.minor)
+        cells = {**record.cells, **(beside.cells if beside else {})}
+        cost = costs.get(str(version), {})
+        found.append(
+            Release(
+                str(version),
+                tuple(_situations(cells, cost)),
+                tuple(_broken(trap, cells) for trap in fixes.traps() if any(fix == trap for _, fix in cells)),
+                cost,
+            )
+        )
+    return found
+
+
+_Cells = Mapping[tuple[str, str], results.Seen]
+
+
+def _situations(cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Iterable[Situation]:
+    shown = [race for (race, fix), cell in cells.items() if fix == NONE and cell.failed]
+    threads = [race for race in races.names(races.THREADS) if race in shown]
+    # Without a switch the threads run one after another: one of them does not need the others to fail.
+    alone = [race for race in threads if cells[race, NONE].schedule == "-"]
+    together = [race for race in threads if race not in alone and not race.endswith(_FOREIGN)]
+    processes = [race for race in races.names(races.PROCESSES) if race in shown]
+    for text, needed in (
+        ("threads of yours, each of them right by itself", together),
+        ("many masks, a mistaken call, a limit that was raised in another thread: one thread is enough", alone),
+        ("all of these, and a library that traces or compiles beside you", threads),
+        ("processes on one cache directory", processes),
+    ):
+        yield _situation(text, tuple(needed), cells, costs)
+
+
+def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Situation:
+    covered = []
+    for fix in dict.fromkeys(fix for _, fix in cells):
+        seen = {race: cells[race, fix] for race in needed if (race, fix) in cells}
+        # A fix counts where it was tried against everything.
+        if fix in (NONE, PROCESSES, *fixes.traps()) or len(seen) < len(needed) or not seen:
+            continue
+        holds = tuple(race for race, cell in seen.items() if cell.outcome is Kind.OK)
+        covered.append(Covered(fix, holds, tuple(race for race in needed if race not in holds)))
+
+    def order(one: Covered) -> tuple[int, int, float, str]:
+        cost = costs.get((one.fix, "warm"))
+        return len(one.fails), len(fixes.parts(one.fix)), -(cost.ratio if cost else 0.0), one.fix
+
+    return Situation(text, needed, tuple(sorted(covered, key=order)))
+
+
+def _broken(trap: str, cells: _Cells) -> Broken:
+    kind = trap.partition("-")[0]
+    proper = kind if kind in fixes.names() else "lock"
+    tried = [race for race, fix in cells if fix == trap and (race, NONE) in cells and cells[race, NONE].failed]
+    fails = [race for race in tried if cells[race, trap].failed]
+
+    def told(race: str) -> tuple[int, int, str]:
+        """What few other traps fail by, and what needs few switches, tells most."""
+        others = sum((race, other) in cells and cells[race, other].failed for other in fixes.traps())
+        return others, cells[race, trap].schedule.count(">"), race
+
+    telling = [race for race in fails if (race, proper) in cells and cells[race, proper].outcome is Kind.OK]
+    race = min(telling, key=told, default=None)
+    shown = None if race is None else cells[race, trap]
+    return Broken(
+        trap,
+        proper,
+        tuple(fails),
+        len(tried),
+        race,
+        "" if shown is None else str(shown.outcome),
+        "" if shown is None else shown.schedule,
+    )
+
+
+def load_costs(folder: Path | None = None) -> dict[str, dict[tuple[str, str], Cost]]:
+    """By release what ``tests/benchmarks/fixes.py`` recorded. Raises :class:`ReportError`."""
+    found = {}
+    for file in sorted((folder or results.folder()).glob("throughput-torch-*.json")):
+        try:
+            document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            found[document["torch"].partition("+")[0]] = {
+                (row["fix"], row["workload"]): Cost(
+                    row["ratio"], row["low"], row["high"], row["recompiles"], row["peak_bytes"]
+                )
+                for row in document["rows"]
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ReportError(f"{file}: not what tests/benchmarks/fixes.py writes: {error!r}") from None
+    return found
