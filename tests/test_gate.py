@@ -769,7 +769,7 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--update", "--from", "a", "--from", "b", "--markdown", "c"], "take one answer, and each --from gives one"),
         (["--update", "--against", "2.13.0"], "--update writes what is expected of one release"),
         (["--torch-spec", "torch", "--from", "a.json"], "--from runs nothing, so --torch-spec has nothing to do"),
-        (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit and --markdown"),
+        (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit, --markdown and -o"),
         (
             ["--junit", "/missing/x.xml"],
             "cannot write '/missing/x.xml': No such file or directory; give --junit another",
