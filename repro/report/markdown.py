@@ -61,7 +61,7 @@ shows there. `+` joins fixes: all of them together. `python -m repro list` says 
 
 
 _COSTS = (
-    "Tokens a second on the CPU, of three threads, as a share of those without a fix, with 95 % bounds and the graphs "
+    "Tokens a second of three threads on the CPU are a share of those without a fix, with 95 % bounds and the graphs "
     "that were compiled. None against none came to {}: what is within that is no difference."
 )
 
