@@ -93,7 +93,7 @@ def releases(
         found.append(
             Release(
                 str(version),
-                tuple(_situations(cells, cost)),
+                tuple(_situations(cells)),
                 tuple(_broken(trap, cells) for trap in fixes.traps() if any(fix == trap for _, fix in cells)),
                 cost,
             )
@@ -104,7 +104,7 @@ def releases(
 _Cells = Mapping[tuple[str, str], results.Seen]
 
 
-def _situations(cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Iterable[Situation]:
+def _situations(cells: _Cells) -> Iterable[Situation]:
     shown = [race for (race, fix), cell in cells.items() if fix == NONE and cell.failed]
     threads = [race for race in races.names(races.THREADS) if race in shown]
     # Without a switch the threads run one after another: one of them does not need the others to fail.
@@ -117,7 +117,7 @@ def _situations(cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Iterabl
         ("all of these, and a library that traces or compiles beside you", threads),
         ("processes on one cache directory", processes),
     ):
-        yield _situation(text, tuple(needed), cells, costs)
+        yield _situation(text, tuple(needed), cells)
 
 
 def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Situation:
@@ -130,11 +130,9 @@ def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping
         holds = tuple(race for race, cell in seen.items() if cell.outcome is Kind.OK)
         covered.append(Covered(fix, holds, tuple(race for race in needed if race not in holds)))
 
-    def order(one: Covered) -> tuple[int, int, float, str]:
-        cost = costs.get((one.fix, "warm"))
-        return len(one.fails), len(fixes.parts(one.fix)), -(cost.ratio if cost else 0.0), one.fix
-
-    return Situation(text, needed, tuple(sorted(covered, key=order)))
+    # Not by cost: on the CPU the differences are within what the measurement is off.
+    best_first = sorted(covered, key=lambda one: (len(one.fails), len(fixes.parts(one.fix)), one.fix))
+    return Situation(text, needed, tuple(best_first))
 
 
 def _broken(trap: str, cells: _Cells) -> Broken:

@@ -121,7 +121,7 @@ def _held(covered: Covered, situation: Situation) -> list[str]:
 def _cost(cost: Cost | None) -> str:
     if cost is None:
         return ""
-    compiled = f"; {cost.recompiles} compiles" if cost.recompiles else ""
+    compiled = f"; compiled {cost.recompiles}" if cost.recompiles else ""
     return f"{cost.ratio:.2f} ({cost.low:.2f} to {cost.high:.2f}){compiled}"
 
 
