@@ -107,6 +107,12 @@ shows there. `+` joins fixes: all of them together. `python -m repro list` says 
 `repro/fixes/` has the files to paste."""
 
 
+_COSTS = (
+    "Tokens a second of three threads on the CPU are a share of those without a fix, with 95 % bounds and the graphs "
+    "that were compiled. None against none came to {}: what is within that is no difference."
+)
+
+
 def decision(found: Sequence[Release], date: str) -> str:
     """Which fix on which release: by situation, by fix, and what looks like one and is none."""
     parts = [_DECISION.format(date=date, releases=" and ".join(release.torch for release in found) or "nothing")]
@@ -118,6 +124,8 @@ def decision(found: Sequence[Release], date: str) -> str:
             # A situation that is part of another has its rows there.
             if situation.fixes and not any(set(situation.needed) < other for other in everything):
                 parts += [f"### {situation.text[0].upper()}{situation.text[1:]}", _fixes(situation, release)]
+        if control := release.costs.get((NONE, "warm")):
+            parts.append(_COSTS.format(_cost(control)))
         if release.traps:
             parts += [
                 "### What does not hold",
@@ -160,7 +168,7 @@ def _held(covered: Covered, situation: Situation) -> list[str]:
 def _cost(cost: Cost | None) -> str:
     if cost is None:
         return ""
-    compiled = f"; {cost.recompiles} compiles" if cost.recompiles else ""
+    compiled = f"; compiled {cost.recompiles}" if cost.recompiles else ""
     return f"{cost.ratio:.2f} ({cost.low:.2f} to {cost.high:.2f}){compiled}"
 
 
