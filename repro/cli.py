@@ -481,7 +481,8 @@ def _audit(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    parse(options.target)
+    if parse(options.target).extras:
+        raise _Usage(f"{options.target!r} is not MODULE:CALLABLE alone; leave out what follows it")
     if options.train and options.device == "cpu":
         raise _Usage("--train needs --device cuda: on the CPU compiled flex_attention is for inference")
     with _progress() as progress, Laboratory(lanes=2, devices=[options.device]) as laboratory:

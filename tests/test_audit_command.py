@@ -18,6 +18,7 @@ EXAMPLES = ROOT / "docs" / "examples"
     ("arguments", "message"),
     [
         (["attention.py"], "'attention.py' is not MODULE:CALLABLE; write it as in my_app.attention:attend"),
+        (["a:b with stance"], "'a:b with stance' is not MODULE:CALLABLE alone; leave out what follows it"),
         (["a:b", "--threads", "9"], "argument --threads: '9' is not a whole number from 2 to 8"),
         (["a:b", "--threads", "1"], "argument --threads: '1' is not a whole number from 2 to 8"),
         (["a:b", "--train"], "--train needs --device cuda: on the CPU compiled flex_attention is for inference"),
