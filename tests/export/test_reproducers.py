@@ -64,7 +64,7 @@ def test_it_is_short_and_says_at_each_hand_over_why(race):
     lines = text(race).splitlines()
     hand_overs = [line for line in lines if line.lstrip().startswith("hand_over(")]
 
-    assert len(lines) <= 135
+    assert len(lines) <= 120
     assert all("  # " in line for line in hand_overs)
     assert f"HAND_OVERS = {len(hand_overs)}" in lines
 
