@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from repro import export
+from repro import export, races
 from repro.expectations import expected, fixtures
 from repro.export.script import name
 from repro.export.trial import Trial, run
@@ -34,6 +34,10 @@ def right(race: str, trial: Trial) -> bool:
 
 def test_every_form_has_one_and_nothing_else_does():
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(map(name, RACES))
+
+
+def test_every_race_between_threads_has_a_form():
+    assert sorted(set(races.names(races.THREADS)) - set(RACES)) == []
 
 
 @pytest.mark.parametrize("race", RACES)
