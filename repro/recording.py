@@ -199,10 +199,14 @@ def _schedule(line: str, where: str) -> Schedule:
 
 
 def _asked(cell: Any, where: str) -> Schedule:
-    """The switches that were asked for, also those that were refused; else the ones that were taken."""
-    if "switches" not in cell:
+    """The switches that were asked for, also those that were refused; else the ones that were taken.
+
+    Of a run that crashed nothing is kept but its schedule, which then is what was asked for.
+    """
+    switches = strings(cell, "switches", where) if "switches" in cell else ()
+    if not switches:
         return _schedule(required(cell, "schedule", str, where), where)
-    return _schedule(", ".join(line.partition(" ")[0] for line in strings(cell, "switches", where)) or "-", where)
+    return _schedule(", ".join(line.partition(" ")[0] for line in switches), where)
 
 
 def _workloads(cell: Any, where: str) -> tuple[Workload, ...] | None:

@@ -88,11 +88,13 @@ def test_a_missing_field_is_named_with_its_file(tmp_path, field):
         load(str(path))
 
 
-def test_a_cell_that_kept_no_switches_was_asked_for_its_schedule(tmp_path):
+@pytest.mark.parametrize("kept", [{}, {"switches": []}], ids=["an older one", "a crash"])
+def test_a_cell_that_kept_no_switches_was_asked_for_its_schedule(tmp_path, kept):
     path = tmp_path / "x.json"
     recorded(path, seen())
     written = json.loads(path.read_text())
     del written["cells"][0]["switches"]
+    written["cells"][0].update(kept)
     path.write_text(json.dumps(written))
     assert load(str(path)).asked == Schedule.parse(LINE)
 

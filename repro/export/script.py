@@ -25,7 +25,7 @@ _FORMS = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_MODULES = ["faulthandler", "os", "platform", "sys", "threading", "traceback"]
+_MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
 _NOTHING = "\N{NULL}"
@@ -218,7 +218,7 @@ def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]],
 
 
 def _modules(wrap: dict[str, Any]) -> list[str]:
-    return ["importlib"] + ["contextlib"] * (wrap["where"] in _AROUND)
+    return ["importlib", *["contextlib"] * (wrap["where"] in _AROUND), *["traceback"] * bool(wrap["within"])]
 
 
 def _tidy(text: str) -> str:

@@ -108,7 +108,7 @@ def test_a_hand_over_that_is_not_reached_says_nothing():
 
 def test_threads_that_never_end_say_nothing():
     script = export.write(export.recorded(LEFT)).text
-    stuck = script.replace("join(SECONDS)", "join(1)").replace("with AtSort():", "threading.Event().wait()", 1)
+    stuck = script.replace("join(300)", "join(1)").replace("with AtSort():", "threading.Event().wait()", 1)
     stuck = stuck.replace("        create_block_mask", "    create_block_mask", 1)
     trial = run(stuck)
 
