@@ -115,15 +115,21 @@ def _situations(cells: _Cells) -> Iterable[Situation]:
     processes = [race for race in races.names(races.PROCESSES) if race in shown]
     for text, needed in (
         ("threads of yours, each of them right by itself", together),
-        ("many masks, a mistaken call, a limit that was raised in another thread: one thread is enough", set(alone) - set(costly)),
-        ("all of these, and a library that traces or compiles beside you", set(threads) - set(costly)),
+        (
+            "many masks, a mistaken call, a limit that was raised in another thread: one thread is enough",
+            [race for race in alone if race not in costly],
+        ),
+        (
+            "all of these, and a library that traces or compiles beside you",
+            [race for race in threads if race not in costly],
+        ),
         ("another length on every call, or a mask of very many tokens: one thread is enough", costly),
         ("processes on one cache directory", processes),
     ):
         yield _situation(text, tuple(needed), cells)
 
 
-def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Situation:
+def _situation(text: str, needed: tuple[str, ...], cells: _Cells) -> Situation:
     covered = []
     for fix in dict.fromkeys(fix for _, fix in cells):
         seen = {race: cells[race, fix] for race in needed if (race, fix) in cells}
