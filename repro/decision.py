@@ -120,7 +120,7 @@ def _situations(cells: _Cells) -> Iterable[Situation]:
         yield _situation(text, tuple(needed), cells)
 
 
-def _situation(text: str, needed: tuple[str, ...], cells: _Cells, costs: Mapping[tuple[str, str], Cost]) -> Situation:
+def _situation(text: str, needed: tuple[str, ...], cells: _Cells) -> Situation:
     covered = []
     for fix in dict.fromkeys(fix for _, fix in cells):
         seen = {race: cells[race, fix] for race in needed if (race, fix) in cells}
