@@ -569,9 +569,7 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
     from repro import gate, results
     from repro.verdict import places
 
-    wanted = places(
-        options.races or races.names_on(CPU), options.fixes or fixes.names(), controls=options.fixes is None
-    )
+    wanted = places(_chosen(options), options.fixes or fixes.names(), controls=options.fixes is None)
     if yardstick is not None:
         # Two reports may know other races than this version does.
         both = sorted({*yardstick.cells, *report.cells})
@@ -609,6 +607,14 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
 
 
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """The races that the gate is asked about: the named ones, or all that a named fix is for."""
+    wanted = options.fixes or fixes.names()
+    return options.races or [
+        race for race in races.names_on(CPU) if any(fixes.suits(fix, races.group(race)) for fix in wanted)
+    ]
+
+
 def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Report, list[Look]]]:
     """What is to be judged: the document, the report in it, and what was searched."""
     from repro import results
@@ -620,8 +626,9 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
             yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report, []
         return
     times = options.n or (1 if options.quick else 3)
-    chosen, columns = options.races or races.names_on(CPU), options.fixes or fixes.names()
-    torch, cells = _measure(options, chosen, columns, controls=options.fixes is None, times=times)
+    torch, cells = _measure(
+        options, _chosen(options), options.fixes or fixes.names(), controls=options.fixes is None, times=times
+    )
     looks = [] if options.quick else _look(options, cells)
     content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0])
     yield content, results.of_document(content), looks
@@ -652,9 +659,9 @@ def _left_out(options: argparse.Namespace) -> list[str]:
     if options.quick and not options.reports:
         once = "" if options.n and options.n > 1 else "each cell ran once, and "
         notes.append(f"quick: {once}no race that stayed away was searched for")
-    if options.races:
-        here = races.names_on(CPU)
-        notes.append(f"left out: {len(set(here) - set(options.races))} of {len(here)} races")
+    here, chosen = races.names_on(CPU), _chosen(options)
+    if left := set(here) - set(chosen):
+        notes.append(f"left out: {len(left)} of {len(here)} races")
     if options.fixes:
         notes.append("left out: all fixes but the named ones, and the control group")
     return notes

@@ -26,6 +26,8 @@ from repro.verdict import Verdict
 
 ROOT = Path(repro.__file__).parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
+# One laboratory does for all.
+pytestmark = pytest.mark.xdist_group("audit")
 
 
 @pytest.fixture(scope="session")

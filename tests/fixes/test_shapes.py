@@ -64,7 +64,7 @@ def check(fix: str, run: Observation, given: tuple[Workload, ...], waiting: int)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("fix", RACES)
+@pytest.mark.parametrize("fix", ["lock", "dynamic", pytest.param("warmup", marks=pytest.mark.nightly)])
 def test_a_fix_holds_for_every_shape(
     fix: str, laboratory: Laboratory, record_property: Callable[[str, object], None]
 ) -> None:

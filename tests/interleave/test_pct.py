@@ -15,7 +15,7 @@ import pytest
 from repro.interleave.explore import explore
 from repro.interleave.pct import PCT, Priorities
 
-SEEDS = 2000
+SEEDS = 1000
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def local(laboratory: Laboratory) -> tuple[Any, ...]:
     return summary(searched(laboratory, None))
 
 
+@pytest.mark.nightly
 def test_processes_find_the_same(laboratory: Laboratory, local: tuple[Any, ...]) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         assert summary(searched(laboratory, executor)) == local

@@ -20,6 +20,22 @@ RELEASES = sorted({str(record.version) for record in results.recorded()})
 # Those that need a CUDA device have their tests in tests/gpu.
 RACES = races.names_on(["cpu"])
 CELLS = places(RACES, fixes.names(), controls=True)
+# What tox and CI run the tests on.
+DEFAULT = "2.13.0"
+
+
+def outcome(race: str, fix: str, torch: str) -> Kind:
+    known = expected(race, fix, torch)
+    assert known is not None
+    return known.outcome
+
+
+def claims(race: str, torch: str) -> list[str]:
+    """The fixes that are said to hold against a race that shows; where it does not, a lock stands for all."""
+    mine = [fix for fix in fixes.names() if fixes.suits(fix, races.group(race))]
+    if outcome(race, NONE, torch) is Kind.OK:
+        return [fix for fix in mine if fix in ("lock", "file-lock")]
+    return [fix for fix in mine if outcome(race, fix, torch) is Kind.OK]
 
 
 # Most races of processes need a compiler in each cell: by day two that fail and a guard stand for them.
@@ -35,9 +51,14 @@ def test_every_cell_is_as_this_release_is_known_to_behave(
     laboratory: Laboratory,
     known: Callable[[Report, Sequence[Place]], Known],
     judged: Callable[[str, Sequence[Cell]], Report],
+    pytestconfig: pytest.Config,
 ) -> None:
-    report = judged(laboratory.torch, list(matrix(laboratory, [race], fixes.names(), controls=True)))
-    wanted = [cell for cell in CELLS if cell[0] == race]
+    # By day, on the default release, what is claimed of fixes: a cell that fails would be red by getting better. On
+    # another release the tests are the gate, and that is news.
+    full = pytestconfig.getoption("--nightly") or laboratory.torch.partition("+")[0] != DEFAULT
+    chosen = fixes.names() if full else claims(race, DEFAULT)
+    report = judged(laboratory.torch, list(matrix(laboratory, [race], chosen, controls=full)))
+    wanted = places([race], chosen, controls=full)
 
     answer = gate.compare(known(report, wanted), report, wanted)
 
@@ -74,12 +95,13 @@ def test_what_fails_around_the_threads_is_no_race(laboratory: Laboratory) -> Non
     assert run.outcome.reason.startswith("the run could not be made: ValueError: context must be")
 
 
-def test_the_leak_is_shown_twenty_times_of_twenty(laboratory: Laboratory) -> None:
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.nightly)])
+def test_the_leak_is_shown_every_time(times: int, laboratory: Laboratory) -> None:
     known = expected("tracing-flag-leak", NONE, laboratory.torch)
-    runs = list(laboratory.perform_all([Experiment(race="tracing-flag-leak")] * 20))
+    runs = list(laboratory.perform_all([Experiment(race="tracing-flag-leak")] * times))
 
     assert known is not None
-    assert [run.outcome.kind for run in runs] == [known.outcome] * 20
+    assert [run.outcome.kind for run in runs] == [known.outcome] * times
     assert len({tuple(map(str, run.steps)) for run in runs}) == 1
     if known.outcome is Kind.POISONED:
         # Shown by the lone call, not by the name of a flag.
