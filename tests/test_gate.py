@@ -486,6 +486,26 @@ def test_the_upgrade_from_2_13_to_2_14_shows_that_the_mark_became_thread_local()
     assert answer.standing is Standing.NOT
 
 
+def test_the_upgrade_from_2_11_to_2_13_shows_what_is_new_and_what_is_gone():
+    old, new = recorded("2.11.0"), recorded("2.13.0")
+    answer = gate.compare(gate.other(old), new, sorted({*old.cells, *new.cells}))
+
+    def races_that_got(word):
+        return [change.race for change in answer.red if change.word is word and change.fix == NONE]
+
+    assert races_that_got(Word.WORSE) == [
+        "is-compiling-leak",
+        "is-compiling-left",
+        "lost-config",
+        "mask-metadata-error",
+        "mask-metadata-foreign",
+        "mask-metadata-left",
+        "mask-metadata-slow",
+        "mask-metadata-tags",
+    ]
+    assert races_that_got(Word.BETTER) == ["config-patch", "dynamic-flag", "first-call", "first-call-separate"]
+
+
 @pytest.mark.parametrize("older", range(len(RECORDS)))
 def test_every_upgrade_between_recorded_releases_is_what_the_expectations_say(older):
     """From each recorded release to each later one: red exactly where what is written down of the two differs."""
