@@ -518,9 +518,7 @@ def _matrix(options: argparse.Namespace) -> int:
         for race in races.names_on(_devices(options))
         if not options.search or races.group(race) != races.PROCESSES
     ]
-    chosen = options.races or [
-        race for race in everything if any(fixes.suits(fix, races.group(race)) for fix in wanted)
-    ]
+    chosen = options.races or _suited(everything, wanted)
     for race in chosen:
         _check_race(race, _devices(options))
         group = races.group(race)
@@ -552,6 +550,7 @@ def _gate(options: argparse.Namespace) -> int:
         return _recorded(options)
     # What is recorded is read before the run, so that a file that cannot be read does not cost one.
     results.recorded()
+    results.recorded(results.apart())
     yardstick = results.find(options.against) if options.against else None
     codes = []
     for content, report, looks in _reports(options):
@@ -609,10 +608,13 @@ def _check_gate(options: argparse.Namespace) -> None:
 
 def _chosen(options: argparse.Namespace) -> list[str]:
     """The races that the gate is asked about: the named ones, or all that a named fix is for."""
-    wanted = options.fixes or fixes.names()
-    return options.races or [
-        race for race in races.names_on(CPU) if any(fixes.suits(fix, races.group(race)) for fix in wanted)
-    ]
+    return options.races or _suited(races.names_on(CPU), options.fixes or fixes.names())
+
+
+def _suited(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Of the races of these names, those that one of the ``wanted`` fixes is for."""
+    groups = {group: any(fixes.suits(fix, group) for fix in wanted) for group in races.GROUPS}
+    return [race for race in names if groups[races.group(race)]]
 
 
 def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Report, list[Look]]]:

@@ -16,6 +16,7 @@ from repro import fixes, races, results
 from repro.expectations import PROCESSES
 from repro.fixes import NONE
 from repro.outcome import Kind
+from repro.recording import release_of
 from repro.results import Report, ReportError
 
 # A thread of such a race is another library's, which no guard of the user's is around.
@@ -175,7 +176,7 @@ def load_costs(folder: Path | None = None) -> dict[str, dict[tuple[str, str], Co
     for file in sorted((folder or results.folder()).glob("throughput-torch-*.json")):
         try:
             document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            found[document["torch"].partition("+")[0]] = {
+            found[release_of(document["torch"])] = {
                 (row["fix"], row["workload"]): Cost(
                     row["ratio"], row["low"], row["high"], row["recompiles"], row["peak_bytes"]
                 )

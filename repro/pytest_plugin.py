@@ -10,8 +10,10 @@ Torch does not run in the process of the tests: naming the callable by a string 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -38,16 +40,8 @@ def _flex_laboratories() -> Iterator[Callable[[str], Laboratory]]:
 
     # The workers of pytest-xdist are side by side already.
     lanes = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-    found: dict[str, Laboratory] = {}
-
-    def laboratory(device: str) -> Laboratory:
-        if device not in found:
-            found[device] = Laboratory(lanes=lanes, devices=(device,))
-        return found[device]
-
-    yield laboratory
-    for each in found.values():
-        each.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield functools.cache(lambda device: stack.enter_context(Laboratory(lanes=lanes, devices=(device,))))
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ class Recording:
 
     def lists(self, torch: str) -> bool:
         """Whether this was recorded on the release ``torch``."""
-        return _same(self.torch, torch)
+        return release_of(self.torch) == release_of(torch)
 
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
@@ -65,9 +65,9 @@ class Recording:
         return first_divergence(self.trace, steps_to_json(known))
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two builds are of one release: what follows ``+`` says only how it was built."""
-    return one.partition("+")[0] == other.partition("+")[0]
+def release_of(torch: str) -> str:
+    """The release of a build: what follows ``+`` says only how it was built."""
+    return torch.partition("+")[0]
 
 
 def nondeterminism(runs: Sequence[Observation]) -> str | None:
@@ -117,7 +117,10 @@ def load(file: str, torch: str | None = None) -> Recording:
     default = required(document, "torch", str, file)
     own = [cell.get("torch") if isinstance(cell, dict) else None for cell in cells]
     torches = [each if isinstance(each, str) else default for each in own]
-    number = max((n for n, each in enumerate(torches) if torch and _same(each, torch)), default=len(cells) - 1)
+    number = max(
+        (n for n, each in enumerate(torches) if torch and release_of(each) == release_of(torch)),
+        default=len(cells) - 1,
+    )
     cell = cells[number]
     where = f"{file}: the last cell" if number == len(cells) - 1 else f"{file}: cell {number + 1}"
     recording = Recording(

@@ -24,7 +24,7 @@ from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind, Sight
-from repro.recording import outcome_named, read, required, strings
+from repro.recording import outcome_named, read, release_of, required, strings
 from repro.report import pictures
 from repro.report.pictures import Bars, Curves, Lanes
 from repro.report.terminal import MEANINGS, counted, place, word
@@ -209,22 +209,18 @@ def load(file: str, against: Report | None = None) -> Page:
 def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Page:
     drawn: dict[str, Lanes] = {}
     torch = required(document, "torch", str, file)
-    own = Release("this", _version(torch))
+    own = Release("this", release_of(torch))
     raw = _raw(document, file)
-    elsewhere = [each for each in raw if _version(each.get("torch", torch)) != _version(torch)]
+    # A file of recorded schedules has cells of several releases.
+    versions = [release_of(each.get("torch", torch)) for each in raw]
+    others = [version for version in dict.fromkeys(versions) if version != own.name]
+    releases = [own, *(Release(f"file-{version}", version, "this file too") for version in others)]
     cells = [
-        _cell(each, own, f"{file}: cell {number}", _again(file, document, each), drawn)
-        for number, each in enumerate(raw, start=1)
-        if each not in elsewhere
+        _cell(each, at, f"{file}: cell {number}", _again(file, document, each), drawn)
+        for at in releases
+        for number, (each, version) in enumerate(zip(raw, versions, strict=True), start=1)
+        if version == at.name
     ]
-    releases = [own]
-    for version in dict.fromkeys(_version(each["torch"]) for each in elsewhere):
-        releases.append(Release(f"file-{version}", version, "this file too"))
-        cells += [
-            _cell(each, releases[-1], file, _again(file, document, each), drawn)
-            for each in elsewhere
-            if _version(each["torch"]) == version
-        ]
     # A file about one race is a page about this race; of a matrix the other releases may have more races.
     wanted = {cell.race for cell in cells}
     alone = len(wanted) == 1
@@ -272,11 +268,6 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         cards=cards,
         about=_about(),
     )
-
-
-def _version(torch: str) -> str:
-    """A release, however it was built."""
-    return torch.partition("+")[0]
 
 
 @functools.cache
@@ -496,7 +487,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
     """What one GPU showed: what it measured, and its matrices, of which outcomes were kept and nothing else."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["where"]
-    torch, card = _version(where["torch"]), where["cards"][0].partition(",")[0]
+    torch, card = release_of(where["torch"]), where["cards"][0].partition(",")[0]
     matrices = []
     for stage, on, device in (("matrix", card, "cuda"), ("cpu matrix", "the CPU beside it", "cpu")):
         release = Release(
@@ -578,7 +569,7 @@ def _compared(
     mine = [
         {"signature": each["outcome"], "verdict": "INCONCLUSIVE", "schedule": "-", **each}
         for each in raw
-        if _version(each.get("torch", torch)) == _version(torch)
+        if release_of(each.get("torch", torch)) == release_of(torch)
         and (against is not None or _group(each["race"]) != OTHER)
     ]
     if not mine:
@@ -617,7 +608,7 @@ def _tables(cells: Sequence[Cell], releases: Sequence[Release]) -> list[Table]:
 @functools.cache
 def _groups() -> Mapping[str, str]:
     """The group of every race of the catalogue."""
-    return {name: group for group in (races.THREADS, races.PROCESSES, races.CUDA) for name in races.names(group)}
+    return {name: group for group in races.GROUPS for name in races.names(group)}
 
 
 def _group(race: str) -> str:

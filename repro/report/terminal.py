@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
-from rich.console import Console
+from rich.console import Capture, Console
 from rich.table import Table
 from rich.text import Text
 
@@ -308,10 +309,17 @@ def audited(console: Console, found: Audited) -> None:
 
 def audited_text(found: Audited) -> str:
     """:func:`audited` as text, for an assertion."""
-    console = Console(width=200, color_system=None, highlight=False)
-    with console.capture() as captured:
+    with _captured() as (console, text):
         audited(console, found)
-    return captured.get()
+    return text.get()
+
+
+@contextmanager
+def _captured() -> Iterator[tuple[Console, Capture]]:
+    """A console whose text is for an assertion."""
+    console = Console(width=200, color_system=None, highlight=False)
+    with console.capture() as text:
+        yield console, text
 
 
 def falsified(experiment: Experiment, observation: Observation, torch: str, folder: Path) -> str:
@@ -326,12 +334,11 @@ def falsified(experiment: Experiment, observation: Observation, torch: str, fold
     kind = observation.outcome.kind
     file = folder / f"{experiment.race}-{Path(experiment.fix).stem}-{kind}.json"
     document.write(document.of_run(torch, experiment, observation), str(file))
-    console = Console(width=200, color_system=None, highlight=False)
-    with console.capture() as captured:
+    with _captured() as (console, text):
         console.print(f"{kind}: {observation.outcome.reason}", markup=False, soft_wrap=True)
         console.print(f"  schedule: {observation.schedule}", markup=False, soft_wrap=True)
         for workload in experiment.workloads or ():
             console.print(f"  {workload}", markup=False, soft_wrap=True)
         interleaving(console, observation)
         console.print(f"  python -m repro replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
-    return captured.get()
+    return text.get()

@@ -28,6 +28,7 @@ from typing import Any
 
 from repro import surface
 from repro.laboratory import Laboratory
+from repro.recording import release_of
 from repro.report import document
 from repro.surface.accesses import Place, places
 from repro.surface.inventory import Global
@@ -354,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", required=True)
     parser.add_argument("--only", metavar="NAME", action="append", help="this suspect only (repeatable); others stay")
     options = parser.parse_args(arguments)
-    release = version("torch").partition("+")[0]
+    release = release_of(version("torch"))
     found = surface.inventory(release if release in surface.releases() else None)
     if options.only:
         found = replace(found, globals={name: found.globals[name] for name in options.only})
