@@ -867,14 +867,14 @@ def _measure(
 ) -> tuple[str, list[Cell]]:
     """Judge the cells, by replay or by search."""
     from repro import exploring
-    from repro.laboratory import Laboratory
+    from repro.laboratory import Laboratory, lanes
     from repro.verdict import matrix, places
 
     cells = []
     total = len(places(races, fixes, controls=controls))
     with (
         _progress() as progress,
-        Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
+        Laboratory(lanes=min(lanes(), total), devices=_devices(options)) as laboratory,
     ):
         # A search of a cell ends with its first failure, so how many schedules there will be is not known.
         each = 1 if search else times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
+
+import psutil
 
 from repro import preflight, races
 from repro.experiment import Experiment, Observation
@@ -18,8 +21,16 @@ from repro.sandbox import Ended, Sandbox
 
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
 BOUND = 180.0
+# Bytes that a sandbox and the compiler below it may need.
+LANE = 2 * 2**30
 WARM = "repro.warm:torch_and_one_compile"
 WARM_FOR_CUDA = "repro.warm:torch_imported"
+
+
+def lanes() -> int:
+    """How many sandboxes this machine can run side by side: by its processors, and by the memory that is free."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(processors, psutil.virtual_memory().available // LANE))
 
 
 class Laboratory:

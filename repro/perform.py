@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from repro import fixes, races
+from repro import fixes, races, warm
 from repro.experiment import Experiment, Observation
 from repro.interleave import Fate, LostSeam, Run, Schedule, Scheduler, Seam, Seams, Switch
 from repro.interleave import processes as by_processes
@@ -73,6 +73,7 @@ class Scene:
     """The threads of a race, ready to go, and what was true before they went."""
 
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
+        warm.first_compile()
         if race.setup is not None:
             race.setup()
         workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)
