@@ -25,6 +25,10 @@ from repro.workloads import Workload
 
 SCHEMA = 1
 
+# The commands whose files hold runs that can be replayed.
+RUNS = ("run", "explore", "audit", "matrix", "gate")
+# So many runs are named where one must be chosen.
+_NAMED = 6
 
 @dataclass(frozen=True)
 class Recording:
@@ -110,7 +114,11 @@ def load(file: str, torch: str | None = None) -> Recording:
     Raises :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown
     race or fix.
     """
-    document = read(file)
+    document = read(file, RUNS)
+    if isinstance(document.get("traces"), dict):
+        raise ScheduleError(
+            f"{file} is a recorded result, which keeps no run whole; fixtures/schedules/ has the runs"
+        )
     cells = required(document, "cells", list, file)
     if not cells:
         raise ScheduleError(f"{file}: no cell was recorded, so there is nothing to replay")
@@ -162,8 +170,11 @@ def add(race: str, cell: Mapping[str, Any], torch: str, folder: Path | None = No
     return path
 
 
-def read(file: str) -> Any:
-    """The document that ``--json`` wrote into ``file``. Raises :class:`repro.interleave.ScheduleError`."""
+def read(file: str, wrote: Sequence[str] = ()) -> Any:
+    """The document that ``--json`` wrote into ``file``; if commands are given, by one of those that ``wrote`` it.
+
+    What no command wrote is for the reader to judge. Raises :class:`repro.interleave.ScheduleError`.
+    """
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -209,6 +220,13 @@ def _asked(cell: Any, where: str) -> Schedule:
     switches = strings(cell, "switches", where) if "switches" in cell else ()
     if not switches:
         return _schedule(required(cell, "schedule", str, where), where)
+    command = document.get("command")
+    if wrote and isinstance(command, str):
+        give = f"give what {', '.join(wrote[:-1])} or {wrote[-1]} wrote with --json"
+        if command not in wrote:
+            raise ScheduleError(f"{file} is what {command} wrote; {give}")
+        if command == "gate" and "cells" not in document:
+            raise ScheduleError(f"{file} is what gate wrote without measuring, so no cell is in it; {give}")
     return _schedule(", ".join(line.partition(" ")[0] for line in switches), where)
 
 

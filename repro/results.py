@@ -23,6 +23,8 @@ from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind
 from repro.recording import SCHEMA, outcome_named, read, required, strings
 
+# The commands whose files hold cells that were judged.
+MEASURED = ("gate", "matrix", "run")
 # A cell's place: the race, and the column.
 Place = tuple[str, str]
 
@@ -91,7 +93,7 @@ class Report:
 def load(file: str) -> Report:
     """Read ``file``. Raises :class:`ReportError`."""
     try:
-        return of_document(read(file), file)
+        return of_document(read(file, MEASURED), file)
     except ScheduleError as error:
         raise ReportError(str(error)) from None
 

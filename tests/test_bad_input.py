@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from command_line import ROOT, environment, refused
 
-from repro import fixes, races
+from repro import fixes, races, results
+from repro.expectations import fixtures
+from repro.report import document
 
 RACE = "tracing-flag-leak"
 
@@ -239,6 +241,37 @@ def test_a_recording_that_cannot_be_read(tmp_path):
     assert "x.json: not valid JSON: " in refused("replay", str(tmp_path / "x.json"))
     assert refused("replay", "missing.json") == "cannot read missing.json: No such file or directory"
     assert refused("replay", str(tmp_path)) == f"cannot read {tmp_path}: Is a directory"
+
+
+READERS = [
+    (["replay"], "run, explore, audit, matrix or gate"),
+    (["report"], "run, explore, audit, matrix, gate or replay"),
+    (["gate", "--from"], "gate, matrix or run"),
+    (["gate", "--from", str(results.folder() / "torch-2.13.0-py3.11.json"), "--against"], "gate, matrix or run"),
+    (["export", RACE, "-o", "nowhere", "--script-only", "--schedule"], "run, explore, audit, matrix or gate"),
+]
+
+
+@pytest.mark.parametrize(("reader", "taken"), READERS)
+def test_a_file_of_a_command_that_writes_none_of_what_is_read_is_told_by_name(tmp_path, reader, taken):
+    path = tmp_path / "x.json"
+    path.write_text(
+        json.dumps(document.envelope("list", None, {"races": {}, "fixes": {}}, seeds=[])), encoding="utf-8"
+    )
+    assert refused(*reader, str(path)) == f"{path} is what list wrote; give what {taken} wrote with --json"
+    inventory = str(fixtures() / "surface" / "torch-2.13.0.json")
+    assert refused(*reader, inventory) == f"{inventory} is what surface wrote; give what {taken} wrote with --json"
+    path.write_text(json.dumps(document.envelope("gate", "2.13.0", {"changes": []}, seeds=[])), encoding="utf-8")
+    assert refused(*reader, str(path)) == (
+        f"{path} is what gate wrote without measuring, so no cell is in it; give what {taken} wrote with --json"
+    )
+
+
+def test_a_recorded_result_holds_no_run_and_says_where_the_runs_are():
+    file = str(results.folder() / "torch-2.13.0-py3.11.json")
+    assert refused("replay", file) == (
+        f"{file} is a recorded result, which keeps no run whole; fixtures/schedules/ has the runs"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["run", RACE], ["matrix"], ["explore", RACE], ["replay", "x.json"]])

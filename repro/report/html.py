@@ -24,7 +24,7 @@ from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind, Sight
-from repro.recording import outcome_named, read, release_of, required, strings
+from repro.recording import RUNS, outcome_named, read, release_of, required, strings
 from repro.report import pictures
 from repro.report.pictures import Bars, Curves, Lanes
 from repro.report.terminal import MEANINGS, counted, place, word
@@ -49,6 +49,8 @@ _TITLES = {
 }
 _NO_STACKS = "A recorded result keeps neither messages nor stacks."
 _SHOWS_IT = "The command above shows it."
+# The commands whose files a page is made of.
+WROTE = (*RUNS, "replay")
 _NOT_JUDGED = "one run, which was not compared with the run without a fix"
 
 
@@ -200,8 +202,7 @@ def load(file: str, against: Report | None = None) -> Page:
     Raises :class:`repro.results.ReportError`.
     """
     try:
-        document = read(file)
-        return _page(document, file, against)
+        return _page(read(file, WROTE), file, against)
     except (ScheduleError, ValueError) as error:
         raise ReportError(str(error)) from None
 
