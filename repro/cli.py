@@ -158,7 +158,15 @@ def _parser() -> argparse.ArgumentParser:
     _gate_options(_command(commands, "gate", "one red or green answer about a release of torch, with reasons"))
 
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
-    replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
+    replay.add_argument(
+        "file", metavar="FILE", help="what run, explore, audit, matrix or gate wrote with --json, or a recorded run"
+    )
+    replay.add_argument(
+        "--cell",
+        type=_cell,
+        metavar="RACE/FIX",
+        help="which run of several, such as stance-leak/none (default: the one that shows a race)",
+    )
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     _device_option(replay)
     replay.set_defaults(command=_replay)
@@ -185,7 +193,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("race", metavar="RACE", help="or all, with --script-only")
     export.add_argument("-o", metavar="DIR", dest="folder", required=True, help="where to write them")
     export.add_argument(
-        "--schedule", metavar="FILE", help="what run or explore wrote with --json, if not the recorded"
+        "--schedule",
+        metavar="FILE",
+        help="what run, explore, matrix or gate wrote with --json, if not the recorded; its run without a fix counts",
     )
     export.add_argument("--script-only", action="store_true", help="write the script, run nothing, write no issue")
     export.add_argument(
@@ -374,6 +384,14 @@ def _console(options: argparse.Namespace) -> Console:
     console = Console(stderr=taken, highlight=False)
     if not console.is_terminal:
         # A file has no edge to wrap at.
+def _cell(text: str) -> tuple[str, str]:
+    # A fix may be a file, in any folder.
+    race, _, fix = text.partition("/")
+    if not (race and fix):
+        raise argparse.ArgumentTypeError(f"{text!r} is not RACE/FIX; without a fix it is RACE/none")
+    return race, fix
+
+
         console.width = 200
     return console
 
@@ -733,7 +751,7 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT, Verdict
 
-    recording = load(options.file, preflight.torch_version())
+    recording = load(options.file, preflight.torch_version(), options.cell)
     if not races.is_audit(recording.race):
         _check_race(recording.race, _devices(options))
     experiment = replace(recording.experiment(), devices=_devices(options))

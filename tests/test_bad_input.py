@@ -274,6 +274,19 @@ def test_a_recorded_result_holds_no_run_and_says_where_the_runs_are():
     )
 
 
+def test_of_a_file_with_several_runs_one_must_be_chosen(tmp_path):
+    path = tmp_path / "x.json"
+    (run,) = RECORDED["cells"]
+    path.write_text(json.dumps({**RECORDED, "cells": [run, {**run, "fix": "lock"}]}), encoding="utf-8")
+    assert f"{path} has 2 runs, of which none shows a race: choose one with --cell" in refused("replay", str(path))
+    assert refused("replay", str(path), "--cell", f"{RACE}/warmup").startswith(
+        f"{path} has no run of {RACE} under warmup; it has {RACE}/none, {RACE}/lock"
+    )
+    assert refused("replay", str(path), "--cell", RACE).startswith(
+        f"argument --cell: '{RACE}' is not RACE/FIX; without a fix it is RACE/none"
+    )
+
+
 @pytest.mark.parametrize("arguments", [["run", RACE], ["matrix"], ["explore", RACE], ["replay", "x.json"]])
 def test_a_place_for_json_that_cannot_be_written_is_told_before_the_run(tmp_path, arguments):
     (tmp_path / "file").touch()

@@ -435,11 +435,12 @@ def _stacks(details: Mapping[str, Any], where: str) -> Iterable[tuple[str, str]]
 def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[str, ...]:
     """How to see the run of a cell again."""
     race, fix, command = cell["race"], cell.get("fix", NONE), document.get("command")
-    last = (document.get("cells") or [{}])[-1]
+    kept = {(each.get("race"), each.get("fix")) for each in document.get("cells") or []}
     seed = (document.get("seeds") or [0])[0]
     found = []
-    if command in ("run", "explore", "audit") and cell.get("trace") and last.get("fix") == fix:
-        found.append(f"python -m repro replay {shlex.quote(file)} -n 3")
+    if command in ("run", "explore", "audit") and cell.get("trace") and fix in [its for _, its in kept]:
+        which = f" --cell {shlex.quote(f'{race}/{fix}')}" if len(kept) > 1 else ""
+        found.append(f"python -m repro replay {shlex.quote(file)} -n 3{which}")
     if command == "audit":
         beside = "" if fix == NONE else " --foreign"
         threads, strategy = required(document, "threads", int, file), required(document, "strategy", str, file)

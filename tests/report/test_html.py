@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from browser import BROWSER, Browser
 
 from repro import races, results
-from repro.cli import main
+from repro.cli import _parser, main
 from repro.expectations import PROCESSES, fixtures
 from repro.fixes import NONE
 from repro.outcome import Kind
@@ -115,6 +116,16 @@ def test_of_one_race_the_page_is_about_this_race(tmp_path):
 
 
 def test_a_replay_is_judged_as_replay_judged_it(tmp_path):
+def test_of_a_file_with_several_runs_the_command_names_the_one(tmp_path):
+    document = recorded_run(RACE)
+    document["cells"].append({**document["cells"][0], "fix": "lock"})
+    file = written(tmp_path / "two.json", document)
+    for fix in (NONE, "lock"):
+        again = f"python -m repro replay {file} -n 3 --cell {RACE}/{fix}"
+        assert cell(html.load(file), RACE, fix).commands[0] == again
+        assert _parser().parse_args(shlex.split(again)[3:]).cell == (RACE, fix)
+
+
     document = recorded_run(RACE)
     (run,) = document.pop("cells")
     head = {"command": "replay", "race": RACE, "fix": NONE, "verdict": "INCONCLUSIVE", "reason": "not the same"}
