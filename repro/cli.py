@@ -172,9 +172,17 @@ def _parser() -> argparse.ArgumentParser:
     replay.set_defaults(command=_replay)
 
     report = _command(commands, "report", "one HTML page about what another command wrote with --json")
-    report.add_argument("file", metavar="FILE", help="what run, explore, replay, matrix or gate wrote with --json")
     report.add_argument(
-        "-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)"
+        "file",
+        metavar="FILE",
+        help="what run, explore, audit, replay, matrix or gate wrote with --json, or a recorded result: "
+        "fixtures/results/torch-*.json",
+    )
+    report.add_argument(
+        "-o",
+        metavar="OUT",
+        dest="out",
+        help="where to write; - is standard output (default: of FILE.json FILE.html, beside it)",
     )
     report.add_argument("--against", metavar="BASELINE", help="compare with this report, or this recorded release")
     report.add_argument("--junit", metavar="FILE", help="write the differences as JUnit XML")
@@ -376,14 +384,6 @@ def _threads(text: str) -> int:
     return int(text)
 
 
-def _console(options: argparse.Namespace) -> Console:
-    """Where people read: standard output, or standard error where standard output belongs to a document."""
-    from rich.console import Console
-
-    taken = "-" in (getattr(options, name, None) for name in ("json", "junit", "markdown", "out"))
-    console = Console(stderr=taken, highlight=False)
-    if not console.is_terminal:
-        # A file has no edge to wrap at.
 def _cell(text: str) -> tuple[str, str]:
     # A fix may be a file, in any folder.
     race, _, fix = text.partition("/")
@@ -392,6 +392,14 @@ def _cell(text: str) -> tuple[str, str]:
     return race, fix
 
 
+def _console(options: argparse.Namespace) -> Console:
+    """Where people read: standard output, or standard error where standard output belongs to a document."""
+    from rich.console import Console
+
+    taken = "-" in (getattr(options, name, None) for name in ("json", "junit", "markdown", "out"))
+    console = Console(stderr=taken, highlight=False)
+    if not console.is_terminal:
+        # A file has no edge to wrap at.
         console.width = 200
     return console
 
@@ -776,7 +784,7 @@ def _report(options: argparse.Namespace) -> int:
     from repro import results
     from repro.report import document, html, junit, markdown
 
-    out = options.out or str(Path(options.file).with_suffix(".html"))
+    out = options.out or f"{options.file.removesuffix('.json')}.html"
     if out != "-" and Path(out).resolve() == Path(options.file).resolve():
         raise _Usage(f"the page would be written over {options.file}; give -o another file")
     document.check_target(out, "-o")
