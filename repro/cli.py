@@ -485,6 +485,7 @@ def _explore(options: argparse.Namespace) -> int:
         _progress() as progress,
         Laboratory(lanes=2, devices=_devices(options)) as laboratory,
     ):
+        laboratory.check(options.race, fix)
         bar = progress.add_task("schedules", total=options.budget)
         found = search(
             laboratory,
@@ -764,6 +765,7 @@ def _replay(options: argparse.Namespace) -> int:
         _check_race(recording.race, _devices(options))
     experiment = replace(recording.experiment(), devices=_devices(options))
     with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
+        laboratory.check(recording.race, recording.fix)
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
@@ -902,6 +904,8 @@ def _measure(
         _progress() as progress,
         Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
     ):
+        for fix in fixes:
+            laboratory.check(races[0], fix)
         # A search of a cell ends with its first failure, so how many schedules there will be is not known.
         each = 1 if search else times
         bar = progress.add_task("cells" if search else "schedules", total=total * each)

@@ -78,6 +78,35 @@ def test_a_fix_file_that_is_none(tmp_path, content, message):
     assert str(fix) in line
 
 
+UNIMPORTABLE = "import no_such_library\n\ndef guard(function):\n    return function\n"
+
+
+def test_a_fix_file_that_cannot_be_imported_is_named_with_the_error(tmp_path):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE)
+    assert refused("run", RACE, "--fix", f"lock+{fix}") == (
+        f"{fix} cannot be imported: ModuleNotFoundError: No module named 'no_such_library'; mend it"
+    )
+
+
+def test_a_fix_file_that_ends_the_process_when_it_is_imported_shows_no_race(tmp_path, laboratory):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE.replace("no_such_library", "os; os._exit(0)"))
+    with pytest.raises(fixes.UnknownFix, match=rf"{fix} cannot be imported: .*exit code 0; mend it"):
+        laboratory.check(RACE, str(fix))
+
+
+@pytest.mark.nightly
+def test_a_fix_file_is_imported_before_a_search_a_matrix_and_a_replay(tmp_path):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE)
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(cell(fix=str(fix))), encoding="utf-8")
+    under = ["--fix", str(fix)]
+    for arguments in (["explore", RACE, *under], ["matrix", "--race", RACE, *under], ["replay", str(path)]):
+        assert refused(*arguments).startswith(f"{fix} cannot be imported: ModuleNotFoundError")
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
 def test_a_number_of_replays_that_is_none(number):
     assert f"argument -n: '{number}' is not a whole number from 1 up" in refused("replay", f"-n={number}", "x.json")
