@@ -237,7 +237,8 @@ def _found(target: Target) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if error.name and f"{target.module}.".startswith(f"{error.name}."):
             raise BadTarget(
-                f"there is no module {error.name}; run this in the folder that has it, or install it"
+                f"there is no module {error.name}; run this in the folder that has it, set PYTHONPATH to that, or "
+                "install it"
             ) from None
         raise BadTarget(_unimportable(target, error)) from None
     except (Exception, SystemExit) as error:

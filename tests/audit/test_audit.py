@@ -193,7 +193,7 @@ def test_each_foreign_thread_can_be_told_of(here):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, or install it"),
+        ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, set PYTHONPATH"),
         ("broken_import:attention", "broken_import cannot be imported: ZeroDivisionError: division by zero; mend it"),
         ("cuda_import:attention", "cuda_import needs CUDA when it is imported ("),
         ("audited:rihgt", "audited has no rihgt; did you mean right?"),
