@@ -36,7 +36,7 @@ class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
-    switch. ``workloads`` ``None`` are the race's own.
+    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
     """
 
     race: str
@@ -48,6 +48,7 @@ class Recording:
     outcome: Kind
     asked: Schedule
     workloads: tuple[Workload, ...] | None = None
+    signature: str = ""
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
@@ -57,6 +58,11 @@ class Recording:
     def lists(self, torch: str) -> bool:
         """Whether this was recorded on the release ``torch``."""
         return release_of(self.torch) == release_of(torch)
+
+    def alike(self, observation: Observation) -> bool:
+        """Whether ``observation`` came to what was recorded: its signature, or the outcome where no more was kept."""
+        kept = self.signature or self.outcome.value
+        return observation.outcome.kind is self.outcome and kept in (observation.signature, self.outcome.value)
 
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
@@ -140,6 +146,7 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         outcome=outcome_named(required(cell, "outcome", str, where), where),
         asked=_asked(cell, where),
         workloads=_workloads(cell, where),
+        signature=required(cell, "signature", str, where) if "signature" in cell else "",
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:

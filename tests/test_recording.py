@@ -59,8 +59,25 @@ def test_what_run_writes_is_read_back(tmp_path):
         outcome=Kind.ERROR,
         # What was meant to be followed, whatever became of it.
         asked=Schedule.parse("a:start#1>b"),
+        signature="error",
     )
     assert recording.experiment() == Experiment(race=RACE, fix="lock", strategy=Replay(Schedule.parse(LINE)))
+
+
+def test_a_run_is_alike_that_has_the_signature_or_the_outcome_where_only_that_was_kept(tmp_path):
+    path = tmp_path / "x.json"
+    recording = recorded(path, seen(type="KeyError"))
+    assert recording.signature == "error:KeyError"
+    assert recording.alike(seen(type="KeyError"))
+    assert not recording.alike(seen(type="TypeError"))
+    for kept in ("error", None):
+        written = json.loads(path.read_text())
+        written["cells"][0]["signature"] = kept
+        if kept is None:
+            del written["cells"][0]["signature"]
+        path.write_text(json.dumps(written))
+        assert load(str(path)).alike(seen(type="TypeError"))
+        assert not load(str(path)).alike(seen(kind=Kind.DENSE))
 
 
 def test_the_control_group_is_replayed_as_such(tmp_path):

@@ -127,6 +127,14 @@ def of_audit(found: Audited) -> dict[str, Any]:
     cells = []
     if found.shown is not None:
         cells = of_run(found.torch, found.experiment, found.shown)["cells"]
+    how = None
+    if found.shown is not None:
+        how = {
+            "by": "search" if found.origin is None else "recorded schedule",
+            "recorded_of": [] if found.origin is None else [each.race for each in found.origin.recordings],
+            "races": found.races,
+            "text": found.how,
+        }
     beside = None
     if found.beside is not None:
         beside = [
@@ -147,6 +155,7 @@ def of_audit(found: Audited) -> dict[str, Any]:
         "by": "search",
         "reason": found.reason,
         "recorded": found.recorded,
+        "found": how,
         "search": _exploration(found.exploration),
         "foreign": beside,
         "cells": cells,

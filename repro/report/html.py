@@ -294,6 +294,9 @@ def _raw(document: Mapping[str, Any], file: str) -> list[dict[str, Any]]:
         for name in ("schedules", "threads", "budget", "failing"):
             required(required(document, "search", dict, file), name, int, f"{file}: search")
         head = {**_head(document, file), "by": "search"}
+        if document.get("found"):
+            how = required(required(document, "found", dict, file), "text", str, f"{file}: found")
+            head["reason"] = f"{head['reason']}; {how}"
         # Without a failure there is no run to show, but there is a verdict.
         nothing = {"outcome": "ok" if head["verdict"] == Verdict.HOLDS else "inconclusive", "schedule": "-"}
         cells = [{**cell, **head} for cell in required(document, "cells", list, file)] or [{**nothing, **head}]
