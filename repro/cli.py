@@ -11,7 +11,7 @@ import datetime
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from repro.gate import Gate, Look
+    from repro.outcome import Kind
     from repro.results import Report
     from repro.verdict import Cell, Standing
 
@@ -430,8 +431,10 @@ def _progress() -> Progress:
 def _list(options: argparse.Namespace) -> int:
     from rich.table import Table
 
+    from repro import expectations
     from repro.report import document, markdown
 
+    releases = {name: dict(expectations.recorded(name, fixes.NONE)) for name in races.names()}
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
@@ -449,12 +452,24 @@ def _list(options: argparse.Namespace) -> int:
         title = f"{kind} of {members}"
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name in names:
-            table.add_row(name, found[kind][name])
+            where = _shows(releases[name]) if kind == "races" else ""
+            table.add_row(name, found[kind][name] + where)
         console.print(table)
     if options.markdown is not None:
         document.write_text(markdown.catalogue(), options.markdown, "--markdown")
-    _write(options, document.envelope("list", None, found, seeds=[]))
+    known = {name: {torch: kind.value for torch, kind in each.items()} for name, each in releases.items()}
+    _write(options, document.envelope("list", None, {**found, "releases": known}, seeds=[]))
     return OK
+
+
+def _shows(releases: Mapping[str, Kind]) -> str:
+    """On which releases a race shows without a fix, where it does not on all."""
+    from repro.outcome import Kind
+
+    shown = [f"{kind} on torch {torch}" for torch, kind in releases.items() if kind is not Kind.OK]
+    if len(shown) == len(releases):
+        return ""
+    return f" ({'; '.join(shown)} only)" if shown else " (clean without a fix on every recorded release)"
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 from command_line import COMMAND, command, environment
+from packaging.specifiers import SpecifierSet
 
-from repro import fixes, races
+from repro import fixes, races, results
 from repro.expectations import PROCESSES, expected
 from repro.fixes import NONE
 from repro.outcome import Kind
@@ -75,6 +76,28 @@ def test_list_names_every_race_and_every_fix():
 
     for name in [*races.names(), *fixes.names()]:
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
+
+
+def test_list_says_on_which_releases_a_race_shows_that_is_not_on_all():
+    done = command("list", "--json", "-")
+    releases = json.loads(done.stdout)["releases"]
+    lines = {line.split()[0]: line.rstrip() for line in done.stderr.splitlines() if line.split()[0] in releases}
+    assert set(lines) == set(releases) == set(races.names())
+
+    for report in results.recorded():
+        for race, fix in report.cells:
+            if fix == NONE:
+                (kind,) = [kind for torch, kind in releases[race].items() if report.release in SpecifierSet(torch)]
+                assert kind == report.cells[race, fix].outcome, (race, report.torch)
+    for race, line in lines.items():
+        shown = [f"{kind} on torch {torch}" for torch, kind in releases[race].items() if kind != "ok"]
+        if not shown:
+            assert line.endswith(" (clean without a fix on every recorded release)")
+        elif len(shown) < len(releases[race]):
+            assert line.endswith(f" ({'; '.join(shown)} only)")
+        else:
+            assert "torch >" not in line
+    assert any(line.endswith("only)") for line in lines.values())
 
 
 def test_json_on_standard_output_is_alone_there():
