@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from repro.gate import Gate, Look
     from repro.outcome import Kind
-    from repro.results import Report
+    from repro.results import Asked, Report
     from repro.verdict import Cell, Standing
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -296,7 +296,8 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         dest="reports",
-        help="judge what matrix or gate wrote with --json, and run nothing (with --update repeatable)",
+        help="judge what gate, matrix or run wrote with --json, by what it was asked for, and run nothing (with "
+        "--update repeatable)",
     )
     what.add_argument(
         "--torch-spec",
@@ -474,6 +475,7 @@ def _shows(releases: Mapping[str, Kind]) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
+    from repro.results import Asked
     from repro.verdict import EXIT
 
     _check_race(options.race, _devices(options))
@@ -483,7 +485,7 @@ def _run(options: argparse.Namespace) -> int:
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
-    _write(options, document.of_cells("run", torch, cells))
+    _write(options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,))))
     return EXIT[cells[-1].verdict]
 
 
@@ -571,7 +573,8 @@ def _matrix(options: argparse.Namespace) -> int:
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
-    _write(options, document.of_cells("matrix", torch, cells, seeds=[options.seed] if options.search else []))
+    seeds = [options.seed] if options.search else []
+    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=_asked(options)))
     return _exit(standing(cells))
 
 
@@ -596,14 +599,28 @@ def _gate(options: argparse.Namespace) -> int:
     yardstick = results.find(options.against) if options.against else None
     codes = []
     for content, report, looks in _reports(options):
-        answer = _judge(options, report, yardstick, looks)
+        narrowed = _narrowed(options, report)
+        answer = _judge(narrowed, report, yardstick, looks)
         _show(options, answer, content)
         if options.update:
             for path in gate.acknowledge(report, _link):
                 _console(options).print(f"written: {path}", markup=False, soft_wrap=True)
-            answer = _judge(options, report, yardstick, looks)
+            answer = _judge(narrowed, report, yardstick, looks)
         codes.append(_exit(answer.standing))
     return max(codes)
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    from repro.results import Asked
+
+    return Asked(*(tuple(named) if named else None for named in (options.races, options.fixes)))
+
+
+def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace:
+    """The options; where they name nothing, with what the report was narrowed to: it cannot answer for more."""
+    named = {"races": options.races or report.asked.races, "fixes": options.fixes or report.asked.fixes}
+    _check_named(named["races"], named["fixes"])
+    return argparse.Namespace(**{**vars(options), **named})
 
 
 def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None, looks: Sequence[Look]) -> Gate:
@@ -620,6 +637,10 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             for race, fix in both
             if race in (options.races or [race]) and (options.fixes is None or fix in columns)
         ]
+        if options.races or options.fixes:
+            # What is asked for by name and stands in neither of them must not pass in silence.
+            named = options.races or sorted({race for race, _ in both} & set(races.names()))
+            wanted += places(named, options.fixes or [], controls=False)
     apart = results.recorded(results.apart())
     known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded(), apart=apart)
     old = known.report.version if known.report else report.version
@@ -629,12 +650,7 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
 
 
 def _check_gate(options: argparse.Namespace) -> None:
-    for race in options.races or []:
-        _check_race(race, CPU)
-    for fix in options.fixes or []:
-        fixes.check(fix)
-        if any(map(fixes.is_file, fixes.parts(fix))):
-            raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
+    _check_named(options.races, options.fixes)
     if options.bisect:
         _check_catalogue(options.bisect)
         races.documentation(options.bisect)
@@ -646,6 +662,15 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
     if options.torch_spec and options.reports:
         raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
+
+
+def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
+    for race in chosen or ():
+        _check_race(race, CPU)
+    for fix in wanted or ():
+        if any(map(fixes.is_file, fixes.parts(fix))):
+            raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
+        fixes.check(fix)
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
@@ -674,7 +699,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
         options, _chosen(options), options.fixes or fixes.names(), controls=options.fixes is None, times=times
     )
     looks = [] if options.quick else _look(options, cells)
-    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0])
+    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0], asked=_asked(options))
     yield content, results.of_document(content), looks
 
 

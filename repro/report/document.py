@@ -20,6 +20,7 @@ from repro.gate import Gate
 from repro.interleave.exploration import Exploration
 from repro.interleave.schedule import steps_to_json
 from repro.recording import SCHEMA
+from repro.results import Asked
 from repro.surface import Difference
 from repro.verdict import Cell
 
@@ -40,8 +41,12 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
     }
 
 
-def of_cells(command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
+def of_cells(
+    command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = (), asked: Asked | None = None
+) -> dict[str, Any]:
+    """The document of cells, and what the run was narrowed to where that is known."""
+    narrowed = {} if asked is None else {"asked": plain(dataclasses.asdict(asked))}
+    return envelope(command, torch, {**narrowed, "cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
 
 
 def of_gate(answer: Gate) -> dict[str, Any]:
