@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from repro import preflight, races
+from repro import fixes, preflight, races
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
 from repro.outcome import Kind
@@ -108,6 +108,20 @@ class Laboratory:
             # What threads raise is in an observation; this was raised around them, and says nothing about the race.
             outcome = replace(outcome, kind=Kind.INCONCLUSIVE, reason=f"the run could not be made: {outcome.reason}")
         return Observation(outcome, schedule=asked, output=ended.output)
+
+    def check(self, race: str, fix: str) -> None:
+        """Import, alone, what a run takes from the user: a fix file, or a callable. In a run it would be no verdict.
+
+        Raises :class:`repro.fixes.UnknownFix` and :class:`repro.audit.BadTarget`.
+        """
+        if not races.is_audit(race) and not any(map(fixes.is_file, fixes.parts(fix))):
+            return
+        ended = self.run("repro.perform:refusal", race, fix, timeout=self._bound, group=races.group(race))
+        if isinstance(ended.value, ValueError):
+            raise ended.value
+        if ended.outcome.kind in (Kind.CRASH, Kind.HANG):
+            what = race if races.is_audit(race) else fix
+            raise fixes.UnknownFix(f"{what} cannot be imported: {ended.outcome.reason}; mend it")
 
     def run(self, job: str, *arguments: Any, timeout: float, group: str = races.THREADS) -> Ended:
         """Run any job in a free sandbox for races of ``group``; see :meth:`repro.sandbox.Sandbox.run`."""

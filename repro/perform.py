@@ -48,6 +48,19 @@ def perform_race(race: races.Race, experiment: Experiment) -> Observation:
     return replace(describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
+def refusal(race: str, fix: str) -> ValueError | None:
+    """What is wrong with the user's code that a run would import: a fix file, or a callable that is audited."""
+    from repro.audit import BadTarget
+
+    try:
+        fixes.load(fix)
+        if races.is_audit(race):
+            races.load(race)
+    except (fixes.UnknownFix, BadTarget) as error:
+        return error
+    return None
+
+
 def asked(experiment: Experiment) -> str | None:
     """The schedule that a run of ``experiment`` is to follow, where it follows one."""
     strategy = experiment.strategy or Replay(races.load(experiment.race).recorded())
