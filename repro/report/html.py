@@ -493,6 +493,8 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["where"]
     torch, card = release_of(where["torch"]), where["cards"][0].partition(",")[0]
+    if (several := len(where["devices"])) > 1:
+        card = f"{several} x {card}"
     matrices = []
     for stage, on, device in (("matrix", card, "cuda"), ("cpu matrix", "the CPU beside it", "cpu")):
         release = Release(

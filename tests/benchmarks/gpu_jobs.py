@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import comb
 from typing import Any
 
+from repro.outcome import portably
 from repro.workloads import Workload
 
 THREADS = 3
@@ -45,7 +47,7 @@ def at_once(bodies: Sequence[Callable[[], Any]]) -> list[str]:
             bodies[number]()
             said[number] = "ok"
         except Exception as error:
-            said[number] = f"{type(error).__name__}: {str(error)[:200]}"
+            said[number] = _told(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(bodies))]
     for thread in threads:
@@ -68,9 +70,16 @@ def graphs_in_another_thread(device: str) -> list[str]:
     try:
         replay()
     except Exception as error:
-        return [*said, f"{type(error).__name__}: {str(error)[:200]}"]
+        return [*said, _told(error)]
     gc.collect()
     return [*said, "ok"]
+
+
+def _told(error: Exception) -> str:
+    """What was raised, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = portably(f"{last.filename}, {last.name}: {last.line}")
+    return f"{type(error).__name__}: {str(error)[:200]} ({place})"
 
 
 def graphs_on_each(devices: Sequence[str]) -> list[str]:

@@ -2,13 +2,12 @@
 
 import functools
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-LOCKS: defaultdict[str, Any] = defaultdict(threading.RLock)
+LOCKS = {device: threading.RLock() for device in ("none", "cpu", *(f"cuda:{number}" for number in range(16)))}
 
 
 def guard(function: Callable[..., Any]) -> Callable[..., Any]:
