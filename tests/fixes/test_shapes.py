@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from repro.expectations import expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import load
 from repro.laboratory import Laboratory
@@ -69,6 +70,9 @@ def test_a_fix_holds_for_every_shape(
     fix: str, laboratory: Laboratory, record_property: Callable[[str, object], None]
 ) -> None:
     race, waiting = RACES[fix]
+    known = expected(race, fix, laboratory.torch)
+    if known is not None and known.outcome is not Kind.OK:
+        pytest.skip(f"on torch {laboratory.torch} {fix} is known not to hold against {race} ({known.outcome})")
     seen: set[Workload] = set()
 
     # Each example is four races, of all masks.

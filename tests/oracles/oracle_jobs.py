@@ -175,8 +175,8 @@ def profile_of_nothing(workload: Workload) -> Finding:
 def looked_at(names: list[str]) -> tuple[list[str], list[str]]:
     """Of these names the ones that a snapshot has, and the ones that it leaves out though they are there."""
     seen = state.snapshot().values
-    there = [name for name in names if state.look(name) != "<absent>"]
-    return [name for name in there if name in seen], [name for name in there if name not in seen]
+    missed = [name for name in names if name not in seen and state.look(name) != "<absent>"]
+    return [name for name in names if name in seen], missed
 
 
 def leave(what: str) -> Finding:

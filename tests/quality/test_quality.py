@@ -26,6 +26,7 @@ from repro.interleave.scheduler import Strategy
 from repro.interleave.shrink import Case, shrink
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
+from repro.preflight import torch_version
 from repro.recording import nondeterminism
 from repro.verdict import Verdict
 
@@ -111,6 +112,9 @@ def hypothesis_finds(run: Run, seed: int) -> list[Observation]:
 def test_hypothesis_finds_the_leak_and_every_find_shrinks_to_the_same(
     run: Run, seeds: Sequence[int], enough: int, leak: Kind, record_property: Callable[[str, object], None]
 ) -> None:
+    beside = expected("first-call", NONE, torch_version())
+    if beside is not None and beside.outcome is not Kind.OK:
+        pytest.skip("these threads have the race first-call too on this release, so there is more than one to find")
     found = [finds for seed in seeds if (finds := hypothesis_finds(run, seed))]
     record_property("hypothesis finds the leak", f"{len(found)} of {len(seeds)} seeds")
 
