@@ -43,6 +43,7 @@ from repro.laboratory import Laboratory
 from repro.oracles import numerics, sparsity, state
 from repro.outcome import Kind, Sight, error_outcome
 from repro.races import THREADS, Race, Thread, foreign, names, own
+from repro.recording import Recording
 from repro.torch_names import entries
 from repro.verdict import Verdict
 from repro.workloads import Workload
@@ -237,7 +238,8 @@ def _found(target: Target) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if error.name and f"{target.module}.".startswith(f"{error.name}."):
             raise BadTarget(
-                f"there is no module {error.name}; run this in the folder that has it, or install it"
+                f"there is no module {error.name}; run this in the folder that has it, set PYTHONPATH to that, or "
+                "install it"
             ) from None
         raise BadTarget(_unimportable(target, error)) from None
     except (Exception, SystemExit) as error:
@@ -367,10 +369,19 @@ def _suffers(run: Observation) -> bool:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The ``recordings`` whose schedule was told of the threads that call; ``warm`` is in its second call, if any."""
+
+    recordings: tuple[Recording, ...]
+    warm: str = ""
+
+
+@dataclass(frozen=True)
 class Audited:
     """A verdict about a callable. ``shown`` is the run that breaks it; ``recorded`` schedules came before the search.
 
-    ``beside`` is ``None`` where no foreign threads were asked for.
+    ``origin`` is that of the schedule that breaks it, ``None`` where the search came to it; ``beside`` is ``None``
+    where no foreign threads were asked for.
     """
 
     target: Target
@@ -385,10 +396,34 @@ class Audited:
     experiment: Experiment
     shown: Observation | None = None
     beside: tuple[Beside, ...] | None = None
+    origin: Origin | None = None
 
     @property
     def trains(self) -> bool:
         return BACKWARD in self.target.extras
+
+    @property
+    def races(self) -> list[str]:
+        """The races of the catalogue that it has: their recorded schedule breaks it, and in the recorded way."""
+        if self.shown is None or self.origin is None:
+            return []
+        return [each.race for each in self.origin.recordings if each.alike(self.shown)]
+
+    @property
+    def how(self) -> str:
+        """How the schedule that breaks it was found, in words; empty where none does."""
+        if self.shown is None:
+            return ""
+        if self.origin is None:
+            first = self.exploration.failures[0].schedule
+            smaller = first is not None and len(first) > len(Schedule.parse(self.shown.schedule))
+            made = f", with {len(first or ())} switches, and made smaller" if smaller else ""
+            return f"no recorded schedule: the search came to it as schedule {self.exploration.schedules}{made}"
+        told = f"told of these threads{f', {self.origin.warm} in its second call' if self.origin.warm else ''}"
+        if self.races:
+            return f"the race {' or '.join(self.races)}, met by its recorded schedule, {told}"
+        known = " or ".join(f"{each.race} ({each.outcome})" for each in self.origin.recordings)
+        return f"met by the recorded schedule of {known}, {told}; here it fails in another way"
 
 
 def audit(
@@ -419,8 +454,7 @@ def audit(
     sizes = tuple(replace(workload, device=device) for workload in workloads(threads))
     target = _alone(laboratory, target, sizes, timeout)
     experiment = Experiment(race=str(target), workloads=sizes, devices=(device,))
-    aimed = list(_recorded(laboratory.torch, NAMES[:threads]))
-    finder = _Aimed(aimed, STRATEGIES[strategy](seed))
+    finder = _Aimed(_recorded(laboratory.torch, NAMES[:threads]), STRATEGIES[strategy](seed))
     with ThreadPoolExecutor(laboratory.lanes) as pool:
         found = explore(_Runs(laboratory, experiment), finder, budget, pool, on_progress, stop_after=1)
     verdict, reason = _verdict(found, finder, threads)
@@ -443,6 +477,7 @@ def audit(
         experiment,
         shown,
         beside,
+        finder.origin(found.failures[0].strategy) if found.failures else None,
     )
 
 
@@ -491,11 +526,12 @@ class _Aimed:
     tell a schedule of a thread that is warm. ``ran`` counts the recorded schedules.
     """
 
-    def __init__(self, recorded: Sequence[Schedule], then: Search) -> None:
+    def __init__(self, recorded: Mapping[Schedule, tuple[Recording, ...]], then: Search) -> None:
         self._recorded = recorded
         self._then = then
         self._started = False
-        self._aimed: list[Replay] | None = None
+        self._aimed: dict[Schedule, Origin] | None = None
+        self._left: list[Schedule] = []
         self._out: list[Replay] = []
         self.ran = 0
         self.met = False
@@ -506,8 +542,8 @@ class _Aimed:
             return self._then.next()
         if self._aimed is None:
             return None
-        if self._aimed:
-            self._out.append(self._aimed.pop(0))
+        if self._left:
+            self._out.append(Replay(self._left.pop(0)))
             return self._out[-1]
         return self._then.next()
 
@@ -517,16 +553,24 @@ class _Aimed:
             self.ran += 1
             return
         if self._aimed is None:
-            warm = [each for schedule in self._recorded for each in _warm(schedule, steps)]
-            self._aimed = [Replay(schedule) for schedule in dict.fromkeys([*self._recorded, *warm])]
+            self._aimed = {schedule: Origin(known) for schedule, known in self._recorded.items()}
+            for schedule, known in self._recorded.items():
+                for warm, later in _warm(schedule, steps):
+                    self._aimed.setdefault(later, Origin(known, warm))
+            self._left = list(self._aimed)
         self._then.saw(strategy, steps, conclusive)
+
+    def origin(self, strategy: Strategy) -> Origin | None:
+        """Where a recorded schedule that was handed out is from; ``None`` for what the search handed out."""
+        given = next((one for one in self._out if one is strategy), None)
+        return None if given is None else (self._aimed or {})[given.schedule]
 
     @property
     def promise(self) -> Promise:
         return self._then.promise
 
 
-def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[Schedule]:
+def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[tuple[str, Schedule]]:
     """``schedule`` with one of its threads in its second call: each of them that ``steps`` says can be there."""
     visits = Counter((step.thread, step.seam) for step in steps)
     first_calls: Counter[tuple[str, str]] = Counter()
@@ -548,7 +592,7 @@ def _warm(schedule: Schedule, steps: Sequence[Step]) -> Iterator[Schedule]:
         if warm != leader:
             later[:0] = [Switch(leader, "start", 1, warm), Switch(warm, _AGAIN, 1, leader)]
         if all(switch.visit <= visits[switch.thread, switch.seam] for switch in later):
-            yield Schedule(tuple(later))
+            yield warm, Schedule(tuple(later))
 
 
 def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> tuple[Verdict, str]:
@@ -564,30 +608,32 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
     return verdict, reason
 
 
-def _recorded(torch: str, threads: Sequence[str]) -> Iterator[Schedule]:
+def _recorded(torch: str, threads: Sequence[str]) -> dict[Schedule, tuple[Recording, ...]]:
     """The recorded schedules of two switches or more that can be told of ``threads``, each taking a role in turn.
 
-    Fewer switches are the search's business.
+    Fewer switches are the search's business. The shortest come first, and each with all that it was recorded of.
     """
-    told: list[Schedule] = []
+    told: dict[Schedule, tuple[Recording, ...]] = {}
     points = _points(torch)
-    for _, schedule in _catalogue(torch):
+    for found in _catalogue(torch):
+        schedule = found.schedule
         roles = list(dict.fromkeys(name for switch in schedule.switches for name in (switch.thread, switch.to)))
         cast = dict(zip(roles, threads, strict=False))
         there = all(switch.seam in points for switch in schedule.switches)
         if len(schedule) > 1 and len(roles) <= len(threads) and there:
-            told.append(_told(schedule, cast))
-    yield from sorted(dict.fromkeys(told), key=len)
+            line = _told(schedule, cast)
+            told[line] = (*told.get(line, ()), found)
+    return {schedule: told[schedule] for schedule in sorted(told, key=len)}
 
 
-def _catalogue(torch: str) -> Iterator[tuple[str, Schedule]]:
-    """The schedules recorded of races of threads, on this release where they were."""
+def _catalogue(torch: str) -> Iterator[Recording]:
+    """What is recorded of the races of threads without a fix, on this release where it was."""
     for name in names(THREADS):
         file = fixtures() / "schedules" / f"{name}.json"
         if file.is_file():
             found = recording.load(str(file), torch)
             if found.fix == NONE:
-                yield name, found.schedule
+                yield found
 
 
 def _points(torch: str) -> set[str]:
@@ -602,7 +648,7 @@ def _told(schedule: Schedule, cast: Mapping[str, str]) -> Schedule:
 
 def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...], device: str) -> Iterator[Beside]:
     """Against each foreign thread, by the recorded schedules, until one breaks the callable."""
-    catalogue = dict(_catalogue(laboratory.torch))
+    catalogue = {found.race: found.schedule for found in _catalogue(laboratory.torch)}
     for name, known in FOREIGN.items():
         experiment = Experiment(race=str(target.having(name)), workloads=sizes, devices=(device,))
         schedules = [Schedule()]

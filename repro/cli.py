@@ -11,7 +11,7 @@ import datetime
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from repro.gate import Gate, Look
-    from repro.results import Report
+    from repro.outcome import Kind
+    from repro.results import Asked, Report
     from repro.verdict import Cell, Standing
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -158,15 +159,31 @@ def _parser() -> argparse.ArgumentParser:
     _gate_options(_command(commands, "gate", "one red or green answer about a release of torch, with reasons"))
 
     replay = _command(commands, "replay", "a recorded run once more, decision by decision")
-    replay.add_argument("file", metavar="FILE", help="what run or explore wrote with --json")
+    replay.add_argument(
+        "file", metavar="FILE", help="what run, explore, audit, matrix or gate wrote with --json, or a recorded run"
+    )
+    replay.add_argument(
+        "--cell",
+        type=_cell,
+        metavar="RACE/FIX",
+        help="which run of several, such as stance-leak/none (default: the one that shows a race)",
+    )
     replay.add_argument("-n", type=_positive, default=1, metavar="N", help="how many times (default: 1)")
     _device_option(replay)
     replay.set_defaults(command=_replay)
 
     report = _command(commands, "report", "one HTML page about what another command wrote with --json")
-    report.add_argument("file", metavar="FILE", help="what run, explore, replay, matrix or gate wrote with --json")
     report.add_argument(
-        "-o", metavar="OUT", dest="out", help="where to write; - is standard output (default: FILE.html)"
+        "file",
+        metavar="FILE",
+        help="what run, explore, audit, replay, matrix or gate wrote with --json, or a recorded result: "
+        "fixtures/results/torch-*.json",
+    )
+    report.add_argument(
+        "-o",
+        metavar="OUT",
+        dest="out",
+        help="where to write; - is standard output (default: of FILE.json FILE.html, beside it)",
     )
     report.add_argument("--against", metavar="BASELINE", help="compare with this report, or this recorded release")
     report.add_argument("--junit", metavar="FILE", help="write the differences as JUnit XML")
@@ -185,7 +202,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("race", metavar="RACE", help="or all, with --script-only")
     export.add_argument("-o", metavar="DIR", dest="folder", required=True, help="where to write them")
     export.add_argument(
-        "--schedule", metavar="FILE", help="what run or explore wrote with --json, if not the recorded"
+        "--schedule",
+        metavar="FILE",
+        help="what run, explore, matrix or gate wrote with --json, if not the recorded; its run without a fix counts",
     )
     export.add_argument("--script-only", action="store_true", help="write the script, run nothing, write no issue")
     export.add_argument(
@@ -277,7 +296,8 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         dest="reports",
-        help="judge what matrix or gate wrote with --json, and run nothing (with --update repeatable)",
+        help="judge what gate, matrix or run wrote with --json, by what it was asked for, and run nothing (with "
+        "--update repeatable)",
     )
     what.add_argument(
         "--torch-spec",
@@ -366,6 +386,14 @@ def _threads(text: str) -> int:
     return int(text)
 
 
+def _cell(text: str) -> tuple[str, str]:
+    # A fix may be a file, in any folder.
+    race, _, fix = text.partition("/")
+    if not (race and fix):
+        raise argparse.ArgumentTypeError(f"{text!r} is not RACE/FIX; without a fix it is RACE/none")
+    return race, fix
+
+
 def _console(options: argparse.Namespace) -> Console:
     """Where people read: standard output, or standard error where standard output belongs to a document."""
     from rich.console import Console
@@ -404,8 +432,10 @@ def _progress() -> Progress:
 def _list(options: argparse.Namespace) -> int:
     from rich.table import Table
 
+    from repro import expectations
     from repro.report import document, markdown
 
+    releases = {name: dict(expectations.recorded(name, fixes.NONE)) for name in races.names()}
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in fixes.names()},
@@ -423,16 +453,29 @@ def _list(options: argparse.Namespace) -> int:
         title = f"{kind} of {members}"
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name in names:
-            table.add_row(name, found[kind][name])
+            where = _shows(releases[name]) if kind == "races" else ""
+            table.add_row(name, found[kind][name] + where)
         console.print(table)
     if options.markdown is not None:
         document.write_text(markdown.catalogue(), options.markdown, "--markdown")
-    _write(options, document.envelope("list", None, found, seeds=[]))
+    known = {name: {torch: kind.value for torch, kind in each.items()} for name, each in releases.items()}
+    _write(options, document.envelope("list", None, {**found, "releases": known}, seeds=[]))
     return OK
+
+
+def _shows(releases: Mapping[str, Kind]) -> str:
+    """On which releases a race shows without a fix, where it does not on all."""
+    from repro.outcome import Kind
+
+    shown = [f"{kind} on torch {torch}" for torch, kind in releases.items() if kind is not Kind.OK]
+    if len(shown) == len(releases):
+        return ""
+    return f" ({'; '.join(shown)} only)" if shown else " (clean without a fix on every recorded release)"
 
 
 def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
+    from repro.results import Asked
     from repro.verdict import EXIT
 
     _check_race(options.race, _devices(options))
@@ -442,7 +485,7 @@ def _run(options: argparse.Namespace) -> int:
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
-    _write(options, document.of_cells("run", torch, cells))
+    _write(options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,))))
     return EXIT[cells[-1].verdict]
 
 
@@ -459,6 +502,7 @@ def _explore(options: argparse.Namespace) -> int:
         _progress() as progress,
         Laboratory(lanes=2, devices=_devices(options)) as laboratory,
     ):
+        laboratory.check(options.race, fix)
         bar = progress.add_task("schedules", total=options.budget)
         found = search(
             laboratory,
@@ -529,7 +573,8 @@ def _matrix(options: argparse.Namespace) -> int:
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
-    _write(options, document.of_cells("matrix", torch, cells, seeds=[options.seed] if options.search else []))
+    seeds = [options.seed] if options.search else []
+    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=_asked(options)))
     return _exit(standing(cells))
 
 
@@ -554,14 +599,28 @@ def _gate(options: argparse.Namespace) -> int:
     yardstick = results.find(options.against) if options.against else None
     codes = []
     for content, report, looks in _reports(options):
-        answer = _judge(options, report, yardstick, looks)
+        narrowed = _narrowed(options, report)
+        answer = _judge(narrowed, report, yardstick, looks)
         _show(options, answer, content)
         if options.update:
             for path in gate.acknowledge(report, _link):
                 _console(options).print(f"written: {path}", markup=False, soft_wrap=True)
-            answer = _judge(options, report, yardstick, looks)
+            answer = _judge(narrowed, report, yardstick, looks)
         codes.append(_exit(answer.standing))
     return max(codes)
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    from repro.results import Asked
+
+    return Asked(*(tuple(named) if named else None for named in (options.races, options.fixes)))
+
+
+def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace:
+    """The options; where they name nothing, with what the report was narrowed to: it cannot answer for more."""
+    named = {"races": options.races or report.asked.races, "fixes": options.fixes or report.asked.fixes}
+    _check_named(named["races"], named["fixes"])
+    return argparse.Namespace(**{**vars(options), **named})
 
 
 def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None, looks: Sequence[Look]) -> Gate:
@@ -578,6 +637,10 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             for race, fix in both
             if race in (options.races or [race]) and (options.fixes is None or fix in columns)
         ]
+        if options.races or options.fixes:
+            # What is asked for by name and stands in neither of them must not pass in silence.
+            named = options.races or sorted({race for race, _ in both} & set(races.names()))
+            wanted += places(named, options.fixes or [], controls=False)
     apart = results.recorded(results.apart())
     known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded(), apart=apart)
     old = known.report.version if known.report else report.version
@@ -587,12 +650,7 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
 
 
 def _check_gate(options: argparse.Namespace) -> None:
-    for race in options.races or []:
-        _check_race(race, CPU)
-    for fix in options.fixes or []:
-        fixes.check(fix)
-        if any(map(fixes.is_file, fixes.parts(fix))):
-            raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
+    _check_named(options.races, options.fixes)
     if options.bisect:
         _check_catalogue(options.bisect)
         races.documentation(options.bisect)
@@ -604,6 +662,15 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
     if options.torch_spec and options.reports:
         raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
+
+
+def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
+    for race in chosen or ():
+        _check_race(race, CPU)
+    for fix in wanted or ():
+        if any(map(fixes.is_file, fixes.parts(fix))):
+            raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
+        fixes.check(fix)
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
@@ -632,7 +699,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
         options, _chosen(options), options.fixes or fixes.names(), controls=options.fixes is None, times=times
     )
     looks = [] if options.quick else _look(options, cells)
-    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0])
+    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0], asked=_asked(options))
     yield content, results.of_document(content), looks
 
 
@@ -733,11 +800,12 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.verdict import EXIT, Verdict
 
-    recording = load(options.file, preflight.torch_version())
+    recording = load(options.file, preflight.torch_version(), options.cell)
     if not races.is_audit(recording.race):
         _check_race(recording.race, _devices(options))
     experiment = replace(recording.experiment(), devices=_devices(options))
     with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
+        laboratory.check(recording.race, recording.fix)
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
     terminal.replays(console, recording, runs, laboratory.torch)
@@ -758,7 +826,7 @@ def _report(options: argparse.Namespace) -> int:
     from repro import results
     from repro.report import document, html, junit, markdown
 
-    out = options.out or str(Path(options.file).with_suffix(".html"))
+    out = options.out or f"{options.file.removesuffix('.json')}.html"
     if out != "-" and Path(out).resolve() == Path(options.file).resolve():
         raise _Usage(f"the page would be written over {options.file}; give -o another file")
     document.check_target(out, "-o")
@@ -867,15 +935,17 @@ def _measure(
 ) -> tuple[str, list[Cell]]:
     """Judge the cells, by replay or by search."""
     from repro import exploring
-    from repro.laboratory import Laboratory
+    from repro.laboratory import Laboratory, lanes
     from repro.verdict import matrix, places
 
     cells = []
     total = len(places(races, fixes, controls=controls))
     with (
         _progress() as progress,
-        Laboratory(lanes=min(2, total), devices=_devices(options)) as laboratory,
+        Laboratory(lanes=min(lanes(), total), devices=_devices(options)) as laboratory,
     ):
+        for fix in fixes:
+            laboratory.check(races[0], fix)
         # A search of a cell ends with its first failure, so how many schedules there will be is not known.
         each = 1 if search else times
         bar = progress.add_task("cells" if search else "schedules", total=total * each)

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from repro.preflight import CACHE_VARIABLE, NotReady, cache_base
 
@@ -120,6 +122,8 @@ def _made(spec: str) -> Path:
         raise NotReady(f"--torch-spec {spec!r} cannot be read: {error}") from None
     if not wanted:
         raise NotReady("--torch-spec is empty; give it torch==VERSION or the path of a Python with torch")
+    if torch := _unnamed(spec.strip()):
+        raise NotReady(f"--torch-spec {spec!r} does not say of what: give {shlex.quote(torch)}")
     needed = dependencies()
     key = "\n".join([*wanted, "", *needed, platform.python_version(), sys.prefix])
     place = cache_base() / "environments" / hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -139,6 +143,17 @@ def _made(spec: str) -> Path:
         _pip(python, " ".join(needed), needed)
     finished.touch()
     return python
+
+
+def _unnamed(spec: str) -> str | None:
+    """The requirement that is meant by a version of torch, or a range of versions, alone."""
+    try:
+        return f"torch=={Version(spec)}"
+    except InvalidVersion:
+        try:
+            return f"torch{SpecifierSet(spec)}"
+        except InvalidSpecifier:
+            return None
 
 
 def _starts(python: Path) -> bool:

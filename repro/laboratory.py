@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,9 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
-from repro import preflight, races
+import psutil
+
+from repro import fixes, preflight, races
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
 from repro.outcome import Kind
@@ -18,8 +21,16 @@ from repro.sandbox import Ended, Sandbox
 
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
 BOUND = 180.0
+# Bytes that a sandbox and the compiler below it may need.
+LANE = 2 * 2**30
 WARM = "repro.warm:torch_and_one_compile"
 WARM_FOR_CUDA = "repro.warm:torch_imported"
+
+
+def lanes() -> int:
+    """How many sandboxes this machine can run side by side: by its processors, and by the memory that is free."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(processors, psutil.virtual_memory().available // LANE))
 
 
 class Laboratory:
@@ -97,6 +108,20 @@ class Laboratory:
             # What threads raise is in an observation; this was raised around them, and says nothing about the race.
             outcome = replace(outcome, kind=Kind.INCONCLUSIVE, reason=f"the run could not be made: {outcome.reason}")
         return Observation(outcome, schedule=asked, output=ended.output)
+
+    def check(self, race: str, fix: str) -> None:
+        """Import, alone, what a run takes from the user: a fix file, or a callable. In a run it would be no verdict.
+
+        Raises :class:`repro.fixes.UnknownFix` and :class:`repro.audit.BadTarget`.
+        """
+        if not races.is_audit(race) and not any(map(fixes.is_file, fixes.parts(fix))):
+            return
+        ended = self.run("repro.perform:refusal", race, fix, timeout=self._bound, group=races.group(race))
+        if isinstance(ended.value, ValueError):
+            raise ended.value
+        if ended.outcome.kind in (Kind.CRASH, Kind.HANG):
+            what = race if races.is_audit(race) else fix
+            raise fixes.UnknownFix(f"{what} cannot be imported: {ended.outcome.reason}; mend it")
 
     def run(self, job: str, *arguments: Any, timeout: float, group: str = races.THREADS) -> Ended:
         """Run any job in a free sandbox for races of ``group``; see :meth:`repro.sandbox.Sandbox.run`."""

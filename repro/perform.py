@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from repro import fixes, races
+from repro import fixes, races, warm
 from repro.experiment import Experiment, Observation
 from repro.interleave import Fate, LostSeam, Run, Schedule, Scheduler, Seam, Seams, Switch
 from repro.interleave import processes as by_processes
@@ -48,6 +48,19 @@ def perform_race(race: races.Race, experiment: Experiment) -> Observation:
     return replace(describe(run, strategy, standing.standing, outcome), findings=findings, compiled=compiled)
 
 
+def refusal(race: str, fix: str) -> ValueError | None:
+    """What is wrong with the user's code that a run would import: a fix file, or a callable that is audited."""
+    from repro.audit import BadTarget
+
+    try:
+        fixes.load(fix)
+        if races.is_audit(race):
+            races.load(race)
+    except (fixes.UnknownFix, BadTarget) as error:
+        return error
+    return None
+
+
 def asked(experiment: Experiment) -> str | None:
     """The schedule that a run of ``experiment`` is to follow, where it follows one."""
     strategy = experiment.strategy or Replay(races.load(experiment.race).recorded())
@@ -73,6 +86,7 @@ class Scene:
     """The threads of a race, ready to go, and what was true before they went."""
 
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
+        warm.first_compile()
         if race.setup is not None:
             race.setup()
         workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)

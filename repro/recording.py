@@ -4,13 +4,14 @@ Forward compatible: the trace is compared at the seams and locks that stood when
 release gains does not break an old schedule. Fields that are not known here are ignored; another schema is an error.
 
 A file may hold one run for each of several releases: a cell with a ``torch`` of its own is of that release. On a
-release that it does not list, the last one is replayed, and leaving its path says nothing about the race.
+release that it does not list, the last one is replayed, and leaving its path says nothing about the race. Where it
+holds several runs of one release, under several fixes or of several races, the one that shows a race is meant.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ from repro.outcome import Kind
 from repro.workloads import Workload
 
 SCHEMA = 1
+# The commands whose files hold runs that can be replayed.
+RUNS = ("run", "explore", "audit", "matrix", "gate")
+# So many runs are named where one must be chosen.
+_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
-    switch. ``workloads`` ``None`` are the race's own.
+    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
     """
 
     race: str
@@ -43,6 +48,7 @@ class Recording:
     outcome: Kind
     asked: Schedule
     workloads: tuple[Workload, ...] | None = None
+    signature: str = ""
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
@@ -52,6 +58,11 @@ class Recording:
     def lists(self, torch: str) -> bool:
         """Whether this was recorded on the release ``torch``."""
         return release_of(self.torch) == release_of(torch)
+
+    def alike(self, observation: Observation) -> bool:
+        """Whether ``observation`` came to what was recorded: its signature, or the outcome where no more was kept."""
+        kept = self.signature or self.outcome.value
+        return observation.outcome.kind is self.outcome and kept in (observation.signature, self.outcome.value)
 
     def divergence(self, observation: Observation) -> str | None:
         """Where the seam trace of a replay left the recorded one; ``None`` where it did not."""
@@ -104,25 +115,27 @@ def unproven(runs: Sequence[Observation], recording: Recording | None = None, to
     return None
 
 
-def load(file: str, torch: str | None = None) -> Recording:
+def load(file: str, torch: str | None = None, place: tuple[str, str] | None = None) -> Recording:
     """Read the run of ``file`` that was recorded on ``torch``; without such a run, the last one.
 
-    Raises :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown
-    race or fix.
+    ``place``, a race and a fix, says which run is meant where there are several. Raises
+    :class:`repro.interleave.ScheduleError`, which names the file and the place, or the errors for an unknown race or
+    fix.
     """
-    document = read(file)
+    document = read(file, RUNS)
+    if isinstance(document.get("traces"), dict):
+        raise ScheduleError(
+            f"{file} is a recorded result, which keeps no run whole; fixtures/schedules/ has the runs"
+        )
     cells = required(document, "cells", list, file)
     if not cells:
         raise ScheduleError(f"{file}: no cell was recorded, so there is nothing to replay")
     default = required(document, "torch", str, file)
     own = [cell.get("torch") if isinstance(cell, dict) else None for cell in cells]
     torches = [each if isinstance(each, str) else default for each in own]
-    number = max(
-        (n for n, each in enumerate(torches) if torch and release_of(each) == release_of(torch)),
-        default=len(cells) - 1,
-    )
+    number = _chosen(file, cells, torches, torch, place)
     cell = cells[number]
-    where = f"{file}: the last cell" if number == len(cells) - 1 else f"{file}: cell {number + 1}"
+    where = _where(file, cells, number)
     recording = Recording(
         race=required(cell, "race", str, where),
         fix=required(cell, "fix", str, where),
@@ -133,11 +146,49 @@ def load(file: str, torch: str | None = None) -> Recording:
         outcome=outcome_named(required(cell, "outcome", str, where), where),
         asked=_asked(cell, where),
         workloads=_workloads(cell, where),
+        signature=required(cell, "signature", str, where) if "signature" in cell else "",
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:
         fixes.check(recording.fix)
     return recording
+
+
+def _where(file: str, cells: Sequence[Any], number: int) -> str:
+    return f"{file}: the last cell" if number == len(cells) - 1 else f"{file}: cell {number + 1}"
+
+
+def _chosen(
+    file: str, cells: Sequence[Any], torches: Sequence[str], torch: str | None, place: tuple[str, str] | None
+) -> int:
+    """Which of the ``cells`` is meant. Where nothing says so it is refused: a run must not stand for another one."""
+    places = {}
+    for number, cell in enumerate(cells):
+        where = _where(file, cells, number)
+        places[number] = (required(cell, "race", str, where), required(cell, "fix", str, where))
+    numbers = [number for number, each in places.items() if place in (None, each)]
+    if place is not None and not numbers:
+        under = "without a fix" if place[1] == fixes.NONE else f"under {place[1]}"
+        near = [each for each in places.values() if each[0] == place[0]] or places.values()
+        raise ScheduleError(f"{file} has no run of {place[0]} {under}; it has {_names(near)}")
+    # Of several releases: this one, or else the last.
+    same = [number for number in numbers if torch and release_of(torches[number]) == release_of(torch)]
+    same = same or [n for n in numbers if release_of(torches[n]) == release_of(torches[numbers[-1]])]
+    if len({places[number] for number in same}) == 1:
+        return same[-1]
+    shown = [n for n in same if cells[n].get("outcome") not in (None, Kind.OK.value, Kind.INCONCLUSIVE.value)]
+    if len(shown) == 1:
+        return shown[0]
+    raise ScheduleError(
+        f"{file} has {len(same)} runs, of which {f'{len(shown)} show' if shown else 'none shows'} a race: choose one "
+        f"with --cell RACE/FIX; there are {_names(places[number] for number in shown or same)}"
+    )
+
+
+def _names(places: Iterable[tuple[str, str]]) -> str:
+    names = list(dict.fromkeys("/".join(place) for place in places))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def recorded_schedule(race: str, torch: str) -> Schedule | None:
@@ -162,8 +213,11 @@ def add(race: str, cell: Mapping[str, Any], torch: str, folder: Path | None = No
     return path
 
 
-def read(file: str) -> Any:
-    """The document that ``--json`` wrote into ``file``. Raises :class:`repro.interleave.ScheduleError`."""
+def read(file: str, wrote: Sequence[str] = ()) -> Any:
+    """The document that ``--json`` wrote into ``file``; if commands are given, by one of those that ``wrote`` it.
+
+    What no command wrote is for the reader to judge. Raises :class:`repro.interleave.ScheduleError`.
+    """
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -173,6 +227,13 @@ def read(file: str) -> Any:
     schema = required(document, "schema", int, file)
     if schema != SCHEMA:
         raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
+    command = document.get("command")
+    if wrote and isinstance(command, str):
+        give = f"give what {', '.join(wrote[:-1])} or {wrote[-1]} wrote with --json"
+        if command not in wrote:
+            raise ScheduleError(f"{file} is what {command} wrote; {give}")
+        if command == "gate" and "cells" not in document:
+            raise ScheduleError(f"{file} is what gate wrote without measuring, so no cell is in it; {give}")
     return document
 
 

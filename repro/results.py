@@ -23,6 +23,8 @@ from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind
 from repro.recording import SCHEMA, outcome_named, read, required, strings
 
+# The commands whose files hold cells that were judged.
+MEASURED = ("gate", "matrix", "run")
 # A cell's place: the race, and the column.
 Place = tuple[str, str]
 
@@ -56,8 +58,16 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a run was narrowed to, by name; ``None`` stands for all there are."""
+
+    races: tuple[str, ...] | None = None
+    fixes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Report:
-    """All cells of one run; ``source`` is where it was read.
+    """All cells of one run; ``source`` is where it was read, and ``asked`` what the run was narrowed to.
 
     ``seams`` names by race the seams and torch locks that stood without a fix, which may bring locks of its own.
     """
@@ -68,6 +78,7 @@ class Report:
     seams: Mapping[str, tuple[str, ...]]
     cells: Mapping[Place, Seen]
     source: str = "this run"
+    asked: Asked = Asked()
 
     @property
     def version(self) -> Version:
@@ -91,7 +102,7 @@ class Report:
 def load(file: str) -> Report:
     """Read ``file``. Raises :class:`ReportError`."""
     try:
-        return of_document(read(file), file)
+        return of_document(read(file, MEASURED), file)
     except ScheduleError as error:
         raise ReportError(str(error)) from None
 
@@ -142,7 +153,17 @@ def _report(document: Any, source: str) -> Report:
         seams,
         cells,
         source,
+        _asked(document, source),
     )
+
+
+def _asked(document: Any, source: str) -> Asked:
+    """What the file says that it was narrowed to. One that says nothing is of everything, and must hold it."""
+    if "asked" not in document:
+        return Asked()
+    asked, where = required(document, "asked", dict, source), f"{source}: asked"
+    races, fixes = (strings(asked, name, where) if asked.get(name) else None for name in ("races", "fixes"))
+    return Asked(races, fixes)
 
 
 def reduced(report: Report) -> str:

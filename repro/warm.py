@@ -1,10 +1,13 @@
 """What a sandbox does once so that its jobs find torch ready: on the CPU :func:`torch_and_one_compile`.
 
 For CUDA it is :func:`torch_imported`: a forked child cannot use a device once its parent has asked the driver for
-one, and compiling asks even for the CPU.
+one, and compiling asks even for the CPU. What a first compile sets for the whole process is then left to each job:
+:func:`first_compile`.
 """
 
 from __future__ import annotations
+
+_compiled = False
 
 
 def torch_settings() -> None:
@@ -27,7 +30,21 @@ def torch_imported() -> None:
     import torch._dynamo
     import torch._inductor.compile_fx
     import torch._inductor.kernel.flex.flex_attention
-    import torch.nn.attention.flex_attention  # noqa: F401
+    import torch.nn.attention.flex_attention
+
+    # Wraps functions of torch once and for all, and compiles nothing.
+    torch.compile(first_compile)
+
+
+def first_compile() -> None:
+    """Compile something, unless this process has: what the first one sets for good is no race's doing."""
+    global _compiled
+    if not _compiled:
+        import torch
+
+        torch.compile(torch.neg, backend="eager")(torch.zeros(1))
+        torch._dynamo.reset()
+        _compiled = True
 
 
 def torch_and_one_compile() -> None:
@@ -45,3 +62,5 @@ def torch_and_one_compile() -> None:
         mask = torch.compile(create_block_mask)(causal, None, None, 256, 256, device="cpu")
         torch.compile(flex_attention)(query, key, value, block_mask=mask)
     torch._dynamo.reset()
+    global _compiled
+    _compiled = True

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from command_line import ROOT, environment, refused
 
-from repro import fixes, races
+from repro import fixes, races, results
+from repro.expectations import fixtures
+from repro.report import document
 
 RACE = "tracing-flag-leak"
 
@@ -74,6 +76,35 @@ def test_a_fix_file_that_is_none(tmp_path, content, message):
     line = refused("run", RACE, "--fix", str(fix))
     assert message in line
     assert str(fix) in line
+
+
+UNIMPORTABLE = "import no_such_library\n\ndef guard(function):\n    return function\n"
+
+
+def test_a_fix_file_that_cannot_be_imported_is_named_with_the_error(tmp_path):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE)
+    assert refused("run", RACE, "--fix", f"lock+{fix}") == (
+        f"{fix} cannot be imported: ModuleNotFoundError: No module named 'no_such_library'; mend it"
+    )
+
+
+def test_a_fix_file_that_ends_the_process_when_it_is_imported_shows_no_race(tmp_path, laboratory):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE.replace("no_such_library", "os; os._exit(0)"))
+    with pytest.raises(fixes.UnknownFix, match=rf"{fix} cannot be imported: .*exit code 0; mend it"):
+        laboratory.check(RACE, str(fix))
+
+
+@pytest.mark.nightly
+def test_a_fix_file_is_imported_before_a_search_a_matrix_and_a_replay(tmp_path):
+    fix = tmp_path / "mine.py"
+    fix.write_text(UNIMPORTABLE)
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(cell(fix=str(fix))), encoding="utf-8")
+    under = ["--fix", str(fix)]
+    for arguments in (["explore", RACE, *under], ["matrix", "--race", RACE, *under], ["replay", str(path)]):
+        assert refused(*arguments).startswith(f"{fix} cannot be imported: ModuleNotFoundError")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
@@ -239,6 +270,50 @@ def test_a_recording_that_cannot_be_read(tmp_path):
     assert "x.json: not valid JSON: " in refused("replay", str(tmp_path / "x.json"))
     assert refused("replay", "missing.json") == "cannot read missing.json: No such file or directory"
     assert refused("replay", str(tmp_path)) == f"cannot read {tmp_path}: Is a directory"
+
+
+READERS = [
+    (["replay"], "run, explore, audit, matrix or gate"),
+    (["report"], "run, explore, audit, matrix, gate or replay"),
+    (["gate", "--from"], "gate, matrix or run"),
+    (["gate", "--from", str(results.folder() / "torch-2.13.0-py3.11.json"), "--against"], "gate, matrix or run"),
+    (["export", RACE, "-o", "nowhere", "--script-only", "--schedule"], "run, explore, audit, matrix or gate"),
+]
+
+
+@pytest.mark.parametrize(("reader", "taken"), READERS)
+def test_a_file_of_a_command_that_writes_none_of_what_is_read_is_told_by_name(tmp_path, reader, taken):
+    path = tmp_path / "x.json"
+    path.write_text(
+        json.dumps(document.envelope("list", None, {"races": {}, "fixes": {}}, seeds=[])), encoding="utf-8"
+    )
+    assert refused(*reader, str(path)) == f"{path} is what list wrote; give what {taken} wrote with --json"
+    inventory = str(fixtures() / "surface" / "torch-2.13.0.json")
+    assert refused(*reader, inventory) == f"{inventory} is what surface wrote; give what {taken} wrote with --json"
+    path.write_text(json.dumps(document.envelope("gate", "2.13.0", {"changes": []}, seeds=[])), encoding="utf-8")
+    assert refused(*reader, str(path)) == (
+        f"{path} is what gate wrote without measuring, so no cell is in it; give what {taken} wrote with --json"
+    )
+
+
+def test_a_recorded_result_holds_no_run_and_says_where_the_runs_are():
+    file = str(results.folder() / "torch-2.13.0-py3.11.json")
+    assert refused("replay", file) == (
+        f"{file} is a recorded result, which keeps no run whole; fixtures/schedules/ has the runs"
+    )
+
+
+def test_of_a_file_with_several_runs_one_must_be_chosen(tmp_path):
+    path = tmp_path / "x.json"
+    (run,) = RECORDED["cells"]
+    path.write_text(json.dumps({**RECORDED, "cells": [run, {**run, "fix": "lock"}]}), encoding="utf-8")
+    assert f"{path} has 2 runs, of which none shows a race: choose one with --cell" in refused("replay", str(path))
+    assert refused("replay", str(path), "--cell", f"{RACE}/warmup").startswith(
+        f"{path} has no run of {RACE} under warmup; it has {RACE}/none, {RACE}/lock"
+    )
+    assert refused("replay", str(path), "--cell", RACE).startswith(
+        f"argument --cell: '{RACE}' is not RACE/FIX; without a fix it is RACE/none"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["run", RACE], ["matrix"], ["explore", RACE], ["replay", "x.json"]])

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 from command_line import COMMAND, command, environment
+from packaging.specifiers import SpecifierSet
 
-from repro import fixes, races
+from repro import fixes, races, results
 from repro.expectations import PROCESSES, expected
 from repro.fixes import NONE
 from repro.outcome import Kind
@@ -75,6 +76,29 @@ def test_list_names_every_race_and_every_fix():
 
     for name in [*races.names(), *fixes.names()]:
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
+
+
+def test_list_says_on_which_releases_a_race_shows_that_is_not_on_all():
+    done = command("list", "--json", "-")
+    releases = json.loads(done.stdout)["releases"]
+    lines = {line.split()[0]: line.rstrip() for line in done.stderr.splitlines() if line.split()[0] in releases}
+    assert set(lines) == set(releases) == set(races.names())
+
+    for report in results.recorded():
+        for race, fix in report.cells:
+            if fix == NONE:
+                # The first range that holds a release counts.
+                kind = next(kind for torch, kind in releases[race].items() if report.release in SpecifierSet(torch))
+                assert kind == report.cells[race, fix].outcome, (race, report.torch)
+    for race, line in lines.items():
+        shown = [f"{kind} on torch {torch}" for torch, kind in releases[race].items() if kind != "ok"]
+        if not shown:
+            assert line.endswith(" (clean without a fix on every recorded release)")
+        elif len(shown) < len(releases[race]):
+            assert line.endswith(f" ({'; '.join(shown)} only)")
+        else:
+            assert "torch >" not in line
+    assert any(line.endswith("only)") for line in lines.values())
 
 
 def test_json_on_standard_output_is_alone_there():
@@ -195,6 +219,7 @@ def test_a_fix_that_holds_exits_0():
     check_envelope(document, "run")
     assert [(cell["fix"], cell["as_expected"]) for cell in document["cells"]] == [(NONE, True), ("lock", True)]
     assert document["cells"][1]["verdict"] == "HOLDS"
+    assert document["asked"] == {"races": [RACE], "fixes": ["lock"]}
     assert "schedules" not in done.stderr
 
 
@@ -207,6 +232,7 @@ def test_the_matrix_of_the_installed_release_exits_0(tmp_path):
     document = json.loads(target.read_text())
     check_envelope(document, "matrix")
     assert [cell["fix"] for cell in document["cells"]] == [NONE, *fixes.names(races.THREADS), PROCESSES]
+    assert document["asked"] == {"races": [RACE], "fixes": None}
     assert done.stdout.rstrip().endswith("as expected for this release")
 
 

@@ -32,6 +32,8 @@ def test_what_it_needs_is_what_the_project_says():
         ("/missing/python", "/missing/python does not exist; give --torch-spec the path of a Python with torch"),
         (str(ROOT / "README.md"), "README.md is not an interpreter; give --torch-spec the path"),
         ("torch=='2.14.1", '--torch-spec "torch==\'2.14.1" cannot be read: No closing quotation'),
+        ("2.14.1", "--torch-spec '2.14.1' does not say of what: give torch==2.14.1"),
+        (">=2.14", "--torch-spec '>=2.14' does not say of what: give 'torch>=2.14'"),
         (" ", "--torch-spec is empty; give it torch==VERSION or the path of a Python with torch"),
     ],
 )

@@ -653,6 +653,63 @@ def test_in_a_github_job_there_are_annotations_and_a_summary(reports, tmp_path):
     assert "::error" not in command("gate", "--from", reports["broken"], env=environment(GITHUB_ACTIONS="")).stdout
 
 
+def narrowed(tmp_path: Path, **asked: list[str] | None) -> str:
+    """2.13.0 as recorded, of one race without a fix and under the lock; the file says what it was ``asked`` for."""
+    document = json.loads((results.folder() / recorded("2.13.0").name).read_text(encoding="utf-8"))
+    wanted = [("tracing-flag-leak", NONE), ("tracing-flag-leak", "lock")]
+    cells = [cell for cell in document["cells"] if (cell["race"], cell["fix"]) in wanted]
+    content = {**document, "command": "gate", "cells": cells, **({"asked": asked} if asked else {})}
+    path = tmp_path / "narrowed.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return str(path)
+
+
+def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out(tmp_path):
+    file = narrowed(tmp_path, races=["tracing-flag-leak"], fixes=["lock"])
+    done = command("gate", "--from", file, env=NOWHERE)
+    assert done.returncode == 0, done.stdout
+    count = len(races.names_on(["cpu"]))
+    assert f"left out: {count - 1} of {count} races\n" in done.stdout
+    assert "left out: all fixes but the named ones, and the control group\n" in done.stdout
+    assert done.stdout.rstrip().endswith("2 cells: 2 as recorded; as expected")
+    # It is no less strict within that, against a release that it is not ...
+    assert command("gate", "--from", file, "--against", "2.14.1", env=NOWHERE).returncode == 1
+    # ... nor when it is asked for what it does not hold.
+    for more in (["--race", "stance-left"], ["--fix", "warmup"], ["--fix", "warmup", "--against", file]):
+        assert command("gate", "--from", file, *more, env=NOWHERE).returncode == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"races": None, "fixes": None},
+        {"races": [], "fixes": []},
+        {"races": ["tracing-flag-leak"], "fixes": None},
+        {"races": ["tracing-flag-leak", "stance-left"], "fixes": ["lock"]},
+        {"races": ["tracing-flag-leak"], "fixes": ["lock", "warmup"]},
+    ],
+    ids=["nothing is said", "everything", "nothing", "every fix", "another race", "another fix"],
+)
+def test_a_file_without_all_that_it_was_asked_for_is_inconclusive(tmp_path, asked):
+    file = narrowed(tmp_path, **asked)
+    done = command("gate", "--from", file, env=NOWHERE)
+    assert done.returncode == 3
+    assert "did not run" in done.stdout
+    assert done.stdout.rstrip().endswith("inconclusive")
+    if asked.get("races") and asked["fixes"]:
+        assert command("gate", "--from", file, "--against", file, env=NOWHERE).returncode == 3
+
+
+def test_a_file_that_was_narrowed_to_what_is_not_recorded_is_refused(tmp_path):
+    file = narrowed(tmp_path, races=["tracing-flag-leak"], fixes=["my/fix.py"])
+    assert refused("gate", "--from", file, env=NOWHERE).startswith(
+        "the gate knows what is recorded, and of my/fix.py"
+    )
+    file = narrowed(tmp_path, races=["tracing-flag-leek"], fixes=None)
+    assert refused("gate", "--from", file, env=NOWHERE).startswith("no race is called 'tracing-flag-leek'")
+
+
 def test_two_reports_are_compared_without_running_anything(reports):
     done = command("gate", "--from", reports["broken"], "--against", reports["same"], env=NOWHERE)
     assert done.returncode == 1
@@ -826,6 +883,8 @@ HEAD = {"schema": 1, "torch": "2.13.0", "python": "3.11", "platform": "Linux"}
         ({**HEAD, "cells": [CELL, {**CELL, "outcome": "good"}]}, ": cell 2: a / none stands there twice"),
         ({**HEAD, "cells": [{**CELL, "outcome": "good"}]}, ": cell 1: 'good' is not an outcome"),
         ({**HEAD, "cells": [{**CELL, "trace": "abc"}]}, ": traces: no field 'abc'"),
+        ({**HEAD, "cells": [], "asked": 3}, ": 'asked' is of type int, not dict"),
+        ({**HEAD, "cells": [], "asked": {"races": ["a", 3]}}, ": asked: 'races[1]' is of type int, not str"),
         ({**HEAD, "cells": [], "seams": {"a": "x"}}, ": seams: 'a' is of type str, not list"),
     ],
 )
@@ -854,7 +913,12 @@ def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
         (NONE, "FAILS" if SHOWS else "HOLDS"),
         ("lock", "HOLDS"),
     ]
-    # What it wrote can be judged again elsewhere; the other release must be red, by name.
+    assert document["asked"] == {"races": [RACE], "fixes": ["lock"]}
+    # What it wrote can be judged again elsewhere ...
+    done = command("gate", "--from", str(target), env=NOWHERE)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.rstrip().endswith("2 cells: 2 as recorded; as expected")
+    # ... and the other release must be red, by name.
     other = "2.14.1" if SHOWS else "2.13.0"
     done = command("gate", "--from", str(target), "--race", RACE, "--fix", "lock", "--against", other, env=NOWHERE)
     assert done.returncode == 1

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from repro import fixes, races
 from repro.expectations import PROCESSES, Expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
@@ -58,8 +59,25 @@ def test_what_run_writes_is_read_back(tmp_path):
         outcome=Kind.ERROR,
         # What was meant to be followed, whatever became of it.
         asked=Schedule.parse("a:start#1>b"),
+        signature="error",
     )
     assert recording.experiment() == Experiment(race=RACE, fix="lock", strategy=Replay(Schedule.parse(LINE)))
+
+
+def test_a_run_is_alike_that_has_the_signature_or_the_outcome_where_only_that_was_kept(tmp_path):
+    path = tmp_path / "x.json"
+    recording = recorded(path, seen(type="KeyError"))
+    assert recording.signature == "error:KeyError"
+    assert recording.alike(seen(type="KeyError"))
+    assert not recording.alike(seen(type="TypeError"))
+    for kept in ("error", None):
+        written = json.loads(path.read_text())
+        written["cells"][0]["signature"] = kept
+        if kept is None:
+            del written["cells"][0]["signature"]
+        path.write_text(json.dumps(written))
+        assert load(str(path)).alike(seen(type="TypeError"))
+        assert not load(str(path)).alike(seen(kind=Kind.DENSE))
 
 
 def test_the_control_group_is_replayed_as_such(tmp_path):
@@ -67,12 +85,11 @@ def test_the_control_group_is_replayed_as_such(tmp_path):
     assert recording.experiment() == Experiment(race=RACE, processes=True)
 
 
-def test_the_last_cell_counts_and_fields_of_a_later_release_are_ignored(tmp_path):
+def test_fields_of_a_later_release_are_ignored(tmp_path):
     path = tmp_path / "x.json"
     was = recorded(path, seen())
     written = json.loads(path.read_text())
     written["weather"] = written["cells"][0]["weather"] = "fine"
-    written["cells"].insert(0, "not looked at")
     path.write_text(json.dumps(written))
     assert load(str(path)) == was
 
@@ -115,6 +132,81 @@ def test_shapes_that_are_none_are_named_with_their_file(tmp_path, workloads, sai
     path.write_text(json.dumps(written))
     with pytest.raises(ScheduleError, match=rf"x\.json: the last cell: {said}"):
         load(str(path))
+
+
+# ---- several runs ------------------------------------------------------------------------------------------------
+
+
+def several(path, **outcomes: str) -> str:
+    """A file with a run of one release for each fix, as ``run --fix`` and ``matrix`` write."""
+    recorded(path, seen())
+    document = json.loads(path.read_text())
+    (cell,) = document["cells"]
+    document["cells"] = [{**cell, "fix": fix, "outcome": outcome} for fix, outcome in outcomes.items()]
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+@pytest.mark.parametrize("outcomes", [{NONE: "error", "lock": "ok"}, {NONE: "ok", "lock": "hang", "warmup": "ok"}])
+def test_of_several_runs_the_one_that_shows_a_race_is_meant(tmp_path, outcomes):
+    file = several(tmp_path / "x.json", **outcomes)
+    (shows,) = [fix for fix, outcome in outcomes.items() if outcome != "ok"]
+    for torch in (None, "2.13.0+cpu", "2.99.0"):
+        assert load(file, torch).fix == shows
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (
+            {NONE: "error", "lock": "error", "warmup": "ok"},
+            "has 3 runs, of which 2 show a race",
+        ),
+        (
+            {NONE: "ok", "lock": "inconclusive"},
+            "has 2 runs, of which none shows a race",
+        ),
+    ],
+)
+def test_where_several_or_none_show_a_race_it_must_be_said_which_run_is_meant(tmp_path, outcomes, said):
+    file = several(tmp_path / "x.json", **outcomes)
+    with pytest.raises(ScheduleError) as refusal:
+        load(file)
+    assert str(refusal.value) == (
+        f"{file} {said}: choose one with --cell RACE/FIX; there are {RACE}/none, {RACE}/lock"
+    )
+    for fix in outcomes:
+        assert load(file, place=(RACE, fix)).fix == fix
+
+
+def test_of_many_runs_only_some_are_named(tmp_path):
+    columns = [NONE, *fixes.names(races.THREADS)]
+    file = several(tmp_path / "x.json", **dict.fromkeys(columns, "error"))
+    with pytest.raises(ScheduleError, match=rf"there are {RACE}/none, .*/lock and {len(columns) - 6} more$"):
+        load(file)
+
+
+def test_a_run_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    file = several(tmp_path / "x.json", none="error", lock="ok")
+    for place, said in (
+        ((RACE, "warmup"), f"{RACE} under warmup"),
+        (("stance-left", NONE), "stance-left without a fix"),
+    ):
+        with pytest.raises(ScheduleError, match=f"x.json has no run of {said}; it has {RACE}/none, {RACE}/lock$"):
+            load(file, place=place)
+
+
+def test_of_one_cell_in_several_releases_the_release_decides_before_the_outcome(tmp_path):
+    path = tmp_path / "x.json"
+    several(path, none="error", lock="ok")
+    document = json.loads(path.read_text())
+    document["cells"] = [{**cell, "torch": "2.11.0", "outcome": "ok"} for cell in document["cells"]] + document[
+        "cells"
+    ]
+    path.write_text(json.dumps(document))
+    assert load(str(path), "2.13.0").fix == NONE
+    with pytest.raises(ScheduleError, match="has 2 runs, of which none shows a race"):
+        load(str(path), "2.11.0")
 
 
 # ---- the trace ---------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from repro.outcome import error_outcome
+
 FOLDER = Path(__file__).parent
 THREADS, PROCESSES = "threads", "processes"
 _FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES}
@@ -248,5 +250,8 @@ def _from_file(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UnknownFix(f"{path} cannot be imported: {error_outcome(error).reason}; mend it") from None
     return module

@@ -24,7 +24,7 @@ def threads(code: UserCode) -> dict[str, Thread]:
     attention = code.fix.compile_attention(flex_attention)
 
     def step() -> None:
-        with torch.no_grad(), memory.AllocationMeter() as meter:
+        with torch.no_grad(), memory.AllocationMeter(workload.device) as meter:
             mask = create_block_mask(mask_mod, None, None, workload.queries, workload.keys, device=workload.device)
             attention(inputs.query, inputs.key, inputs.value, block_mask=mask)
         code.findings.append(memory.judge_mask(meter, workload))

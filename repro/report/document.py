@@ -20,6 +20,7 @@ from repro.gate import Gate
 from repro.interleave.exploration import Exploration
 from repro.interleave.schedule import steps_to_json
 from repro.recording import SCHEMA
+from repro.results import Asked
 from repro.surface import Difference
 from repro.verdict import Cell
 
@@ -40,8 +41,12 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
     }
 
 
-def of_cells(command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    return envelope(command, torch, {"cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
+def of_cells(
+    command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = (), asked: Asked | None = None
+) -> dict[str, Any]:
+    """The document of cells, and what the run was narrowed to where that is known."""
+    narrowed = {} if asked is None else {"asked": plain(dataclasses.asdict(asked))}
+    return envelope(command, torch, {**narrowed, "cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
 
 
 def of_gate(answer: Gate) -> dict[str, Any]:
@@ -127,6 +132,14 @@ def of_audit(found: Audited) -> dict[str, Any]:
     cells = []
     if found.shown is not None:
         cells = of_run(found.torch, found.experiment, found.shown)["cells"]
+    how = None
+    if found.shown is not None:
+        how = {
+            "by": "search" if found.origin is None else "recorded schedule",
+            "recorded_of": [] if found.origin is None else [each.race for each in found.origin.recordings],
+            "races": found.races,
+            "text": found.how,
+        }
     beside = None
     if found.beside is not None:
         beside = [
@@ -147,6 +160,7 @@ def of_audit(found: Audited) -> dict[str, Any]:
         "by": "search",
         "reason": found.reason,
         "recorded": found.recorded,
+        "found": how,
         "search": _exploration(found.exploration),
         "foreign": beside,
         "cells": cells,

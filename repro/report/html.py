@@ -24,7 +24,7 @@ from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind, Sight
-from repro.recording import outcome_named, read, release_of, required, strings
+from repro.recording import RUNS, outcome_named, read, release_of, required, strings
 from repro.report import pictures
 from repro.report.pictures import Bars, Curves, Lanes
 from repro.report.terminal import MEANINGS, counted, place, word
@@ -49,6 +49,8 @@ _TITLES = {
 }
 _NO_STACKS = "A recorded result keeps neither messages nor stacks."
 _SHOWS_IT = "The command above shows it."
+# The commands whose files a page is made of.
+WROTE = (*RUNS, "replay")
 _NOT_JUDGED = "one run, which was not compared with the run without a fix"
 
 
@@ -200,8 +202,7 @@ def load(file: str, against: Report | None = None) -> Page:
     Raises :class:`repro.results.ReportError`.
     """
     try:
-        document = read(file)
-        return _page(document, file, against)
+        return _page(read(file, WROTE), file, against)
     except (ScheduleError, ValueError) as error:
         raise ReportError(str(error)) from None
 
@@ -293,6 +294,9 @@ def _raw(document: Mapping[str, Any], file: str) -> list[dict[str, Any]]:
         for name in ("schedules", "threads", "budget", "failing"):
             required(required(document, "search", dict, file), name, int, f"{file}: search")
         head = {**_head(document, file), "by": "search"}
+        if document.get("found"):
+            how = required(required(document, "found", dict, file), "text", str, f"{file}: found")
+            head["reason"] = f"{head['reason']}; {how}"
         # Without a failure there is no run to show, but there is a verdict.
         nothing = {"outcome": "ok" if head["verdict"] == Verdict.HOLDS else "inconclusive", "schedule": "-"}
         cells = [{**cell, **head} for cell in required(document, "cells", list, file)] or [{**nothing, **head}]
@@ -434,11 +438,12 @@ def _stacks(details: Mapping[str, Any], where: str) -> Iterable[tuple[str, str]]
 def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[str, ...]:
     """How to see the run of a cell again."""
     race, fix, command = cell["race"], cell.get("fix", NONE), document.get("command")
-    last = (document.get("cells") or [{}])[-1]
+    kept = {(each.get("race"), each.get("fix")) for each in document.get("cells") or []}
     seed = (document.get("seeds") or [0])[0]
     found = []
-    if command in ("run", "explore", "audit") and cell.get("trace") and last.get("fix") == fix:
-        found.append(f"python -m repro replay {shlex.quote(file)} -n 3")
+    if command in ("run", "explore", "audit") and cell.get("trace") and fix in [its for _, its in kept]:
+        which = f" --cell {shlex.quote(f'{race}/{fix}')}" if len(kept) > 1 else ""
+        found.append(f"python -m repro replay {shlex.quote(file)} -n 3{which}")
     if command == "audit":
         beside = "" if fix == NONE else " --foreign"
         threads, strategy = required(document, "threads", int, file), required(document, "strategy", str, file)

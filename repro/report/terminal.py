@@ -291,6 +291,7 @@ def audited(console: Console, found: Audited) -> None:
     line(f"  {found.strategy}, seed {found.seed}: {found.exploration}")
     line("  each call went backward" if found.trains else "  under no_grad: audited for inference")
     if found.shown is not None:
+        line(f"  {found.how}")
         line(f"  schedule: {found.shown.schedule}")
         interleaving(console, found.shown)
     if found.beside is None:

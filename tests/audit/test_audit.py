@@ -15,13 +15,15 @@ import pytest
 
 import repro.audit
 from repro import recording
-from repro.audit import FOREIGN, BadTarget, audit, workloads
-from repro.experiment import Experiment
+from repro.audit import FOREIGN, Audited, BadTarget, Origin, Target, audit, workloads
+from repro.experiment import Experiment, Observation
+from repro.interleave.exploration import Exploration, Failure
+from repro.interleave.pct import PCT
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import Schedule
 from repro.laboratory import Laboratory
-from repro.outcome import Kind
-from repro.report import document, terminal
+from repro.outcome import Kind, Outcome
+from repro.report import document, html, terminal
 from repro.verdict import Verdict
 
 ROOT = Path(repro.__file__).parent.parent
@@ -58,8 +60,13 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     text = terminal.audited_text(found)
     assert text.startswith("threaded_inference:attention, 2 threads: FAILS (error)\n  second: KeyError: 'custom'\n")
     assert "under no_grad" in text
+    assert found.races == ["mask-metadata-error", "mask-metadata-foreign"]
+    assert f"  the race {' or '.join(found.races)}, met by its recorded schedule, told of these threads\n" in text
     file = tmp_path / "broken.json"
     document.write(document.of_audit(found), str(file))
+    written = json.loads(file.read_text())["found"]
+    assert (written["by"], written["races"], written["text"]) == ("recorded schedule", found.races, found.how)
+    assert found.how in html.load(str(file)).own[0].reason
     recorded = recording.load(str(file), here.torch)
     replayed = here.perform(recorded.experiment())
     assert replayed.signature == found.shown.signature
@@ -83,6 +90,37 @@ def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here
     assert found.verdict is Verdict.FAILS
     assert "second:again#1>first" in found.shown.schedule
     assert "second: KeyError: 'custom'" in found.reason
+    assert found.how.startswith("the race mask-metadata-error or mask-metadata-foreign, met by its recorded schedule")
+    assert found.how.endswith(", told of these threads, second in its second call")
+
+
+def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
+    (known,) = [found for found in repro.audit._catalogue("2.13.0") if found.race == "mask-metadata-error"]
+    breaks = Observation(Outcome(Kind.DENSE, "it held all"), schedule="first:fx.trace#1>second")
+    seen = Exploration(
+        9, schedules=4, failing=1, failures=[Failure(None, Replay(known.schedule), breaks, None, None)]
+    )
+    rest = ("2.13.0", Verdict.FAILS, "it held all", 1, seen, Experiment(race="a:b"), breaks)
+    found = Audited(Target("a", "b"), 2, "bounded", 0, *rest, origin=Origin((known,), "second"))
+
+    assert found.races == []
+    assert found.how == (
+        "met by the recorded schedule of mask-metadata-error (error), told of these threads, second in its second "
+        "call; here it fails in another way"
+    )
+    assert document.of_audit(found)["found"]["recorded_of"] == ["mask-metadata-error"]
+
+
+def test_a_drawn_schedule_says_that_it_was_drawn_and_made_smaller():
+    breaks = Observation(Outcome(Kind.ERROR, "it raised"), schedule="first:fx.trace#1>second")
+    first = Schedule.parse("first:start#1>second, second:fx.trace#1>first")
+    seen = Exploration(9, schedules=7, failing=1, failures=[Failure(first, PCT(seed=0).next(), breaks, None, None)])
+    rest = ("2.13.0", Verdict.FAILS, "it raised", 3, seen, Experiment(race="a:b"), breaks)
+    found = Audited(Target("a", "b"), 2, "pct", 0, *rest)
+    assert found.how == (
+        "no recorded schedule: the search came to it as schedule 7, with 2 switches, and made smaller"
+    )
+    assert document.of_audit(found)["found"]["by"] == "search"
 
 
 @pytest.mark.gpu
@@ -147,6 +185,9 @@ def test_what_fails_in_a_second_thread_without_any_overlap_fails(here):
     found = audit(here, "audited:of_one_thread", budget=1)
     assert found.verdict is Verdict.FAILS
     assert "this belongs to another thread" in found.reason
+    assert (found.races, found.origin) == ([], None)
+    assert found.how == "no recorded schedule: the search came to it as schedule 1"
+    assert f"  {found.how}\n" in terminal.audited_text(found)
 
 
 @pytest.mark.nightly
@@ -193,7 +234,7 @@ def test_each_foreign_thread_can_be_told_of(here):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, or install it"),
+        ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, set PYTHONPATH"),
         ("broken_import:attention", "broken_import cannot be imported: ZeroDivisionError: division by zero; mend it"),
         ("cuda_import:attention", "cuda_import needs CUDA when it is imported ("),
         ("audited:rihgt", "audited has no rihgt; did you mean right?"),

@@ -4,7 +4,7 @@ Three threads that draft: build the mask, call compiled attention, multiply some
 its own, and so has none, since some fixes mend torch for the whole process; the two take turns, and each pair of
 turns gives one ratio. ``none`` against none says how far the measurement is off. Two workloads: ``warm``, always the
 same length, and ``varying``, a new length in each step. Beside the ratio stand the graphs that were compiled since
-the threads first started, and the highest that one step held. Some ten minutes.
+the threads first started, and the highest that one step held. Some ten minutes. On a GPU: ``gpu.py``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,23 +33,40 @@ from repro.workloads import Workload
 
 THREADS = 3
 PAIRS = 12
-# Of one turn, in each thread: about half a second.
-STEPS = 8
-DRAFTER = {"heads": 4, "head_dim": 64, "queries": 512, "mask": "causal"}
-KEYS = 1024
-PRODUCTS = 6
-WORKLOADS = ("warm", "varying")
+# Seconds that a process may take to start or for a turn. It bounds a hang.
+BOUND = 300.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What each thread does ``steps`` times in a turn; ``trains`` goes backward too."""
+
+    workload: Workload
+    varying: bool = False
+    steps: int = 8
+    products: int = 6
+    trains: bool = False
+    devices: tuple[str, ...] = ("cpu",)
+
+    @property
+    def tokens(self) -> int:
+        return THREADS * self.steps * self.workload.queries
+
+
+DRAFTER = Workload(heads=4, head_dim=64, queries=512, keys=1024, mask="causal")
+LOADS = {"warm": Load(DRAFTER), "varying": Load(DRAFTER, varying=True)}
 # None against none is the measure of all others. What is done before the threads start costs nothing while they run.
 MEASURED = [NONE, "lock", "side-by-side", *fixes.COMBINED, "dynamic", "isolate", "own-code"]
 
 
-def lengths(varying: bool) -> Callable[[], int]:
+def lengths(load: Load) -> Callable[[], int]:
     """The next length, the same series in every process."""
     draw = random.Random(0)
-    return lambda: KEYS + 16 * draw.randrange(1, 128) if varying else KEYS
+    keys = load.workload.keys
+    return lambda: keys + 16 * draw.randrange(1, 128) if load.varying else keys
 
 
-def work(name: str, varying: bool, pipe: Connection) -> None:
+def work(name: str, load: Load, pipe: Connection) -> None:
     """A process: answers each ``"turn"`` with tokens a second, and ``"end"`` with what it compiled and held."""
     import torch
     from torch.nn.attention.flex_attention import flex_attention
@@ -57,30 +76,42 @@ def work(name: str, varying: bool, pipe: Connection) -> None:
     from repro.user_code import mask_then
 
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     fix = fixes.load(name)
     attention = fix.guard_attention(mask_then(fix.compile_attention(flex_attention)))
-    weights = torch.randn(256, 256) * 0.01
-    following = [lengths(varying) for _ in range(THREADS)]
-    mask_mods = [Workload(**DRAFTER, keys=KEYS).mask_mod() for _ in range(THREADS)]
+    places = [load.devices[number % len(load.devices)] for number in range(THREADS)]
+    workloads = [replace(load.workload, device=place) for place in places]
+    width = load.workload.heads * load.workload.head_dim
+    dtype = load.workload.torch_dtype
+    weights = [torch.randn(width, width, device=place, dtype=dtype) * 0.01 for place in places]
+    streams = [torch.cuda.Stream(place) if place.startswith("cuda") else None for place in places]
+    following = [lengths(load) for _ in range(THREADS)]
+    mask_mods = [workload.mask_mod() for workload in workloads]
+    kept = [workload.tensors() for workload in workloads]
     peaks: list[int | None] = []
 
     def step(number: int) -> None:
-        workload = Workload(**DRAFTER, keys=following[number]())
-        output = attention(*workload.tensors(), mask_mods[number])
-        hidden = output.transpose(1, 2).reshape(workload.queries, -1)
-        for _ in range(PRODUCTS):
-            hidden = hidden @ weights
+        keys = following[number]()
+        given = replace(workloads[number], keys=keys).tensors() if load.varying else kept[number]
+        tensors = [tensor.detach().requires_grad_(load.trains) for tensor in given]
+        output = attention(*tensors, mask_mods[number])
+        hidden = output.transpose(1, 2).reshape(load.workload.queries, -1)
+        for _ in range(load.products):
+            hidden = hidden @ weights[number]
+        if load.trains:
+            hidden.sum().backward()
 
     def draft(number: int, steps: int) -> None:
-        torch.set_grad_enabled(False)  # holds for the thread that says it
-        for _ in range(steps):
-            step(number)
+        torch.set_grad_enabled(load.trains)  # holds for the thread that says it
+        stream = streams[number]
+        with nullcontext() if stream is None else torch.cuda.stream(stream):
+            for _ in range(steps):
+                step(number)
+        if stream is not None:
+            stream.synchronize()
 
     def metered(number: int) -> None:
-        torch.set_grad_enabled(False)
-        with AllocationMeter() as meter:
-            step(number)
+        with AllocationMeter(places[number]) as meter:
+            draft(number, 1)
         peaks.append(meter.peak)
 
     def at_once(body: Callable[[int], None]) -> None:
@@ -88,13 +119,22 @@ def work(name: str, varying: bool, pipe: Connection) -> None:
         if set(said) != {"ok"}:
             raise RuntimeError(f"a drafter failed: {said}")
 
-    fix.before_threads(attention, [(*Workload(**DRAFTER, keys=KEYS).tensors(), mask_mod) for mask_mod in mask_mods])
+    with torch.set_grad_enabled(load.trains):
+        examples = [
+            (*(tensor.detach().requires_grad_(load.trains) for tensor in given), mask_mod)
+            for given, mask_mod in zip(kept, mask_mods, strict=True)
+        ]
+        fix.before_threads(attention, examples)
+    if load.trains:
+        # First backward steps at once wait for each other for good: the race first-backward.
+        for number in range(THREADS):
+            draft(number, 1)
     before = recompiles.compiled_graphs()
-    at_once(lambda number: draft(number, STEPS))
+    at_once(lambda number: draft(number, load.steps))
     while pipe.recv() == "turn":
         started = time.perf_counter()
-        at_once(lambda number: draft(number, STEPS))
-        pipe.send(THREADS * STEPS * DRAFTER["queries"] / (time.perf_counter() - started))
+        at_once(lambda number: draft(number, load.steps))
+        pipe.send(load.tokens / (time.perf_counter() - started))
     at_once(metered)
     after = recompiles.compiled_graphs()
     if before is None or after is None or None in peaks:
@@ -103,32 +143,44 @@ def work(name: str, varying: bool, pipe: Connection) -> None:
 
 
 class Worker:
-    def __init__(self, fix: str, varying: bool) -> None:
+    def __init__(self, fix: str, load: Load) -> None:
         context = multiprocessing.get_context("spawn")
+        self._fix = fix
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=work, args=(fix, varying, theirs), daemon=True)
+        self._process = context.Process(target=work, args=(fix, load, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
     def turn(self) -> float:
-        self._pipe.send("turn")
-        return self._pipe.recv()
+        return self._answer("turn")
 
     def end(self) -> tuple[int, int]:
-        self._pipe.send("end")
-        found = self._pipe.recv()
+        found = self._answer("end")
         self._process.join()
         return found
 
+    def _answer(self, question: str) -> Any:
+        self._pipe.send(question)
+        if not self._pipe.poll(BOUND):
+            self._process.kill()
+            raise RuntimeError(f"{self._fix} gave no answer within {BOUND:g} s")
+        return self._pipe.recv()
 
-def measure(fix: str, workload: str, bare: Worker) -> dict[str, Any]:
-    worker = Worker(fix, workload == "varying")
+
+def pairs(bare: Worker, worker: Worker) -> list[tuple[float, float]]:
+    """Tokens a second without a fix and with one, in turns."""
     worker.turn()
-    ratios = []
+    found = []
     for pair in range(PAIRS):
         # None first in one pair, the fix first in the next: whoever goes first gains or loses by it.
         turns = {one: one.turn() for one in ((bare, worker) if pair % 2 == 0 else (worker, bare))}
-        ratios.append(turns[worker] / turns[bare])
+        found.append((turns[bare], turns[worker]))
+    return found
+
+
+def measure(fix: str, workload: str, bare: Worker) -> dict[str, Any]:
+    worker = Worker(fix, LOADS[workload])
+    ratios = [fixed / without for without, fixed in pairs(bare, worker)]
     recompiled, peak = worker.end()
     low, high = gpu_jobs.bounds(ratios)
     return {
@@ -150,8 +202,8 @@ def main() -> int:
     torch, cache = preflight.check()
     os.environ |= {**preload(cache), "CXX": preflight.compiler(), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     rows: list[dict[str, Any]] = []
-    for workload in WORKLOADS:
-        bare = Worker(NONE, workload == "varying")
+    for workload, load in LOADS.items():
+        bare = Worker(NONE, load)
         for fix in options.fixes or MEASURED:
             rows.append(measure(fix, workload, bare))
             print(rows[-1], flush=True)

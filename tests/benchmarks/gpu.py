@@ -4,12 +4,14 @@
 * ``story``: the shape of the story under each fix, forward and backward;
 * ``first-steps``: three first training steps at once, left to themselves;
 * ``graphs``: CUDA graphs replayed in another thread, left to themselves;
-* ``processes``: three processes on one card with a cold, a warm and a wiped cache;
+* ``processes``: three processes with a cold, a warm and a wiped cache;
+* ``warming``: what a step on one device leaves the next device to compile, in one process and through the cache;
 * ``calls``: peak, kernel and time of a call;
 * ``throughput``: a drafter's loop under each fix against none, in turns.
 
 The last two run alone, all others side by side, since nothing in them is timed. What there is so far is written
-after every stage. Under nine minutes on one H200.
+after every stage, the cells of a matrix in full beside it. Under nine minutes on one H200. On several devices the
+matrix has two columns more: a lock for each device, and a warm-up on the first alone.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fixes as throughput_of
 import gpu_jobs
 
 from repro import fixes, preflight, races
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
-from repro.laboratory import Laboratory
+from repro.laboratory import Laboratory, lanes
 from repro.outcome import Outcome, Sight, portably
 from repro.report import document
 from repro.sandbox import Ended, Sandbox
@@ -45,6 +48,8 @@ BOUND = 150.0
 # A first step alone takes some ten seconds.
 FIRST_STEPS_BOUND = 60.0
 FIRST_STEPS = 4
+# Compiled graphs are what is counted here, so they are kept.
+KEPT = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
 GRAPH_RUNS = 8
 # What a fix that lets warm calls pass side by side has to keep of the throughput, by the lower bound.
 TARGETS = {"side-by-side": 0.97}
@@ -52,6 +57,8 @@ TARGETS = {"side-by-side": 0.97}
 SHARE = 0.002
 # The one that is met by the second thread, whose call runs dense without a fix, asks for 284.25 GiB.
 KEYS = (STORY.keys - 2048, STORY.keys, STORY.keys + 1024)
+FOLDER = Path(__file__).parent
+OF_SEVERAL = ("lock_per_device.py", "warmup_one_device.py")
 
 Devices = tuple[str, ...]
 
@@ -64,9 +71,11 @@ def where(devices: Devices) -> dict[str, Any]:
     return {"devices": devices, "cards": cards, "python": platform.python_version(), **(versions or {})}
 
 
-def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
-    with Laboratory(lanes=lanes, devices=devices, bound=BOUND) as laboratory:
-        cells = list(matrix(laboratory, races.names_on(devices), fixes.names(), controls=True, devices=devices))
+def run_matrix(devices: Devices, file: Path) -> dict[str, Any]:
+    tried = [*fixes.names(), *(str(FOLDER / name) for name in OF_SEVERAL if len(devices) > 1)]
+    with Laboratory(lanes=lanes(), devices=devices, bound=BOUND) as laboratory:
+        cells = list(matrix(laboratory, races.names_on(devices), tried, controls=True, devices=devices))
+        document.write(document.of_cells("matrix", laboratory.torch, cells), str(file))
     table: dict[str, dict[str, str]] = {}
     for cell in cells:
         table.setdefault(cell.race, {})[cell.fix] = str(cell.observation.outcome.kind)
@@ -84,7 +93,7 @@ def run_matrix(devices: Devices, lanes: int) -> dict[str, Any]:
     return {"table": table, "standing": standing(cells).value, "not as expected": odd}
 
 
-def story(devices: Devices) -> dict[str, Any]:
+def story(devices: Devices, file: Path) -> dict[str, Any]:
     """Three threads whose key lengths differ, on the recorded schedule; what must hold is in ``right``."""
     workloads = tuple(gpu_jobs.lengthened(STORY, keys) for keys in KEYS)
     # With few anchors, and little before each, there are keys that nobody sees.
@@ -120,7 +129,7 @@ def _told(run: Observation) -> dict[str, Any]:
     }
 
 
-def first_steps(devices: Devices) -> dict[str, Any]:
+def first_steps(devices: Devices, file: Path) -> dict[str, Any]:
     def one(number: int) -> Ended:
         with tempfile.TemporaryDirectory() as cache, Sandbox(start="spawn", env=_cache(cache)) as sandbox:
             return sandbox.run("gpu_jobs:first_steps", devices, timeout=FIRST_STEPS_BOUND)
@@ -139,9 +148,11 @@ def first_steps(devices: Devices) -> dict[str, Any]:
     }
 
 
-def graphs(devices: Devices) -> dict[str, Any]:
+def graphs(devices: Devices, file: Path) -> dict[str, Any]:
     def one(number: int) -> Ended:
         with Sandbox(start="spawn") as sandbox:
+            if len(devices) > 1:
+                return sandbox.run("gpu_jobs:graphs_on_each", devices, timeout=BOUND)
             return sandbox.run("gpu_jobs:graphs_in_another_thread", devices[0], timeout=BOUND)
 
     with ThreadPoolExecutor(2) as pool:
@@ -157,11 +168,17 @@ def _stacks(outcome: Outcome) -> str:
     return portably(str(outcome.details.get("stacks", "")))
 
 
+def _value(ended: Ended, scratch: str = "") -> Any:
+    reason = ended.outcome.reason
+    told = {"outcome": ended.outcome.kind.value, "reason": (reason.replace(scratch, "") if scratch else reason)[:400]}
+    return ended.value or told
+
+
 def _cache(directory: str) -> dict[str, str]:
     return {"TORCHINDUCTOR_CACHE_DIR": directory, "TMPDIR": directory}
 
 
-def processes(devices: Devices) -> dict[str, Any]:
+def processes(devices: Devices, file: Path) -> dict[str, Any]:
     """Three processes that share a card and a cache directory: empty, removed again and again, and filled."""
     with tempfile.TemporaryDirectory() as scratch:
         cache = Path(scratch, "cache")
@@ -170,10 +187,7 @@ def processes(devices: Devices) -> dict[str, Any]:
             def one(number: int) -> Any:
                 with Sandbox(start="spawn", env={"TORCHINDUCTOR_CACHE_DIR": str(cache)}) as sandbox:
                     ended = sandbox.run("gpu_jobs:one_step", devices[number % len(devices)], timeout=BOUND)
-                return ended.value or {
-                    "outcome": ended.outcome.kind.value,
-                    "reason": ended.outcome.reason.replace(scratch, "")[:400],
-                }
+                return _value(ended, scratch)
 
             with ThreadPoolExecutor(3) as pool:
                 return list(pool.map(one, range(3)))
@@ -195,30 +209,62 @@ def processes(devices: Devices) -> dict[str, Any]:
     return found
 
 
-def calls(devices: Devices) -> dict[str, Any]:
+def calls(devices: Devices, file: Path) -> dict[str, Any]:
     with Sandbox(start="spawn") as sandbox:
         ended = sandbox.run("gpu_jobs:calls", gpu_jobs.placed(STORY, devices[0]), timeout=BOUND)
     return ended.value or {"outcome": str(ended.outcome), "output": ended.output[-2000:]}
 
 
-def throughput(devices: Devices) -> dict[str, Any]:
-    measured = [fix for fix in fixes.names() if fix not in ("suppress", "wrapper")]
-    with Sandbox(start="spawn") as sandbox:
-        ended = sandbox.run("gpu_jobs:throughput", measured, devices, timeout=2 * BOUND)
-    return {**ended.value, "targets": TARGETS} if ended.value else {"failed": ended.output[-2000:]}
+def throughput(devices: Devices, file: Path) -> dict[str, Any]:
+    """Tokens a second of three drafters under each fix, each next to a turn without one; all are warm.
+
+    None against none says how far the measurement is off.
+    """
+    load = throughput_of.Load(gpu_jobs.DRAFTER, steps=12, trains=True, devices=devices)
+    # Started side by side; then they take turns.
+    bare, *workers = [throughput_of.Worker(fix, load) for fix in (NONE, *throughput_of.MEASURED)]
+    found = {}
+    for fix, worker in zip(throughput_of.MEASURED, workers, strict=True):
+        turns = throughput_of.pairs(bare, worker)
+        compiled, peak = worker.end()
+        found[fix] = {**gpu_jobs.compared(turns), "recompiles": compiled, "peak in bytes": peak}
+        print(f"  throughput: {fix}: {found[fix]['ratio']:.3f}", flush=True)
+    bare.end()
+    return {"drafter": gpu_jobs.DRAFTER.to_json(), "steps": load.steps, "fixes": found, "targets": TARGETS}
 
 
-STAGES: dict[str, Callable[[Devices], dict[str, Any]]] = {
-    "cpu matrix": lambda devices: run_matrix(("cpu",), 3),
-    "matrix": lambda devices: run_matrix(devices, 9),
+def warming(devices: Devices, file: Path) -> dict[str, Any]:
+    """What a step on one device leaves to compile on the next: in one process, and in others by the cache alone."""
+
+    def alone(device: str) -> Any:
+        with Sandbox(start="spawn", env={**_cache(cache), **KEPT}) as sandbox:
+            return _value(sandbox.run("gpu_jobs:one_step", device, timeout=BOUND))
+
+    with tempfile.TemporaryDirectory() as cache, Sandbox(start="spawn", env={**_cache(cache), **KEPT}) as sandbox:
+        inside = _value(sandbox.run("gpu_jobs:each_in_turn", devices, timeout=BOUND))
+    with tempfile.TemporaryDirectory() as cache:
+        return {
+            "in one process": inside,
+            "each in a process of its own": [alone(one) for one in (*devices, devices[0])],
+        }
+
+
+STAGES: dict[str, Callable[[Devices, Path], dict[str, Any]]] = {
+    "cpu matrix": lambda devices, file: run_matrix(("cpu",), file),
+    "matrix": run_matrix,
     "story": story,
     "first-steps": first_steps,
     "graphs": graphs,
     "processes": processes,
+    "warming": warming,
     "calls": calls,
     "throughput": throughput,
 }
 ALONE = ("calls", "throughput")
+
+
+def cells_of(file: Path, stage: str) -> Path:
+    return file.with_name(f"{file.stem}-{stage.replace(' ', '-')}.json")
 
 
 def main() -> int:
@@ -237,7 +283,7 @@ def main() -> int:
     def stage(name: str) -> None:
         begun = time.monotonic()
         try:
-            found = STAGES[name](devices)
+            found = STAGES[name](devices, cells_of(options.json, name))
         except Exception as error:
             found = {"failed": f"{type(error).__name__}: {error}"}
         with writing:

@@ -13,12 +13,10 @@ from typing import Any
 from repro.workloads import Workload
 
 THREADS = 3
-ROUNDS = 12
-STEPS = 20
 DRAFTER = Workload(
     heads=32, head_dim=128, queries=4096, keys=14_096, dtype="bfloat16", mask="dflash", reach=2048, device="cuda"
 )
-PRODUCTS = 6
+COUNTS = ("frames", "graphs", "graphs from cache", "graphs compiled", "joint graphs from cache")
 
 
 def placed(workload: Workload, device: str) -> Workload:
@@ -64,6 +62,25 @@ def graphs_in_another_thread(device: str) -> list[str]:
     """
     import gc
 
+    replay = _graphed(device)
+    said = [*at_once([replay]), *at_once([replay])]
+    gc.collect()
+    try:
+        replay()
+    except Exception as error:
+        return [*said, f"{type(error).__name__}: {str(error)[:200]}"]
+    gc.collect()
+    return [*said, "ok"]
+
+
+def graphs_on_each(devices: Sequence[str]) -> list[str]:
+    """``mode="reduce-overhead"`` in a thread for each device at once, then in this one; what each came to."""
+    replays = [_graphed(device) for device in devices]
+    return [*at_once(replays), *(said for replay in replays for said in at_once([replay]))]
+
+
+def _graphed(device: str) -> Callable[[], None]:
+    """Calls on ``device`` by a CUDA graph, each held against the uncompiled operator."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -81,14 +98,21 @@ def graphs_in_another_thread(device: str) -> list[str]:
             if not error < 1e-3:
                 raise ValueError(f"call {seed} is wrong by {error}")
 
-    said = [*at_once([replay]), *at_once([replay])]
-    gc.collect()
-    try:
-        replay()
-    except Exception as error:
-        return [*said, f"{type(error).__name__}: {str(error)[:200]}"]
-    gc.collect()
-    return [*said, "ok"]
+    return replay
+
+
+def each_in_turn(devices: Sequence[str]) -> list[dict[str, Any]]:
+    """A training step on each device, twice round: what each had to compile, and what it had from the caches."""
+    from repro.oracles.recompiles import counted
+
+    code = _training(devices, [1024] * len(devices))
+    found = []
+    for turn in range(2 * len(devices)):
+        before = {name: counted(name) for name in COUNTS}
+        code.compiled(f"step {turn}", turn)()
+        grown = {name: (counted(name) or 0) - (count or 0) for name, count in before.items()}
+        found.append({"device": devices[turn % len(devices)], **grown})
+    return found
 
 
 def _training(devices: Sequence[str], lengths: Sequence[int]) -> Any:
@@ -122,10 +146,7 @@ def one_step(device: str) -> dict[str, Any]:
         "seconds": round(seconds, 2),
         "forward": sparsity.judge(call.inputs, call.output).sight.value,
         "backward": sparsity.judge_gradients(call.inputs, call.gradients).sight.value,
-        **{
-            name: recompiles.counted(name)
-            for name in ("graphs from cache", "graphs compiled", "joint graphs from cache")
-        },
+        **{name: recompiles.counted(name) for name in COUNTS},
     }
 
 
@@ -197,66 +218,7 @@ def calls(story: Workload) -> dict[str, Any]:
     }
 
 
-def throughput(fixes_measured: Sequence[str], devices: Sequence[str]) -> dict[str, Any]:
-    """Tokens a second of three drafters under each fix, each next to a run without one; all are warm.
-
-    ``warmup`` is then no different from none: its ratio says how far the measurement is off.
-    """
-    import torch
-    from torch.nn.attention.flex_attention import flex_attention
-
-    from repro import fixes
-    from repro.user_code import mask_then
-
-    workloads = [replace(DRAFTER, device=devices[number % len(devices)]) for number in range(THREADS)]
-    masks = [workload.mask_mod() for workload in workloads]
-    inputs = [[tensor.requires_grad_() for tensor in workload.tensors()] for workload in workloads]
-    weights = [
-        torch.randn(4096, 4096, device=workload.device, dtype=workload.torch_dtype) * 0.01 for workload in workloads
-    ]
-    streams = [torch.cuda.Stream(workload.device) for workload in workloads]
-
-    def drafter(number: int, attention: Callable[..., Any], steps: int) -> None:
-        with torch.cuda.stream(streams[number]):
-            for _ in range(steps):
-                for tensor in inputs[number]:
-                    tensor.grad = None
-                output = attention(*inputs[number], masks[number])
-                hidden = output.transpose(1, 2).reshape(DRAFTER.queries, -1)
-                for _ in range(PRODUCTS):
-                    hidden = hidden @ weights[number]
-                hidden.sum().backward()
-            streams[number].synchronize()
-
-    def tokens_a_second(attention: Callable[..., Any], steps: int = STEPS) -> float:
-        started = time.perf_counter()
-        said = at_once([lambda number=number: drafter(number, attention, steps) for number in range(THREADS)])
-        if set(said) != {"ok"}:
-            raise RuntimeError(f"a drafter failed: {said}")
-        return THREADS * steps * DRAFTER.queries / (time.perf_counter() - started)
-
-    attentions = {}
-    for name in (fixes.NONE, *fixes_measured):
-        fix = fixes.load(name)
-        attentions[name] = fix.guard_attention(mask_then(fix.compile_attention(flex_attention)))
-        for number in range(THREADS):
-            drafter(number, attentions[name], 2)
-        tokens_a_second(attentions[name], 2)
-    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in fixes_measured}
-    for turn in range(ROUNDS):
-        for name in fixes_measured:
-            # None first in one round, the fix first in the next: whoever goes first gains or loses by it.
-            order = (fixes.NONE, name) if turn % 2 == 0 else (name, fixes.NONE)
-            measured = {one: tokens_a_second(attentions[one]) for one in order}
-            pairs[name].append((measured[fixes.NONE], measured[name]))
-    return {
-        "drafter": DRAFTER.to_json(),
-        "steps": STEPS,
-        "fixes": {name: _compared(found) for name, found in pairs.items()},
-    }
-
-
-def _compared(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def compared(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     ratios = sorted(fixed / bare for bare, fixed in pairs)
     return {
         "tokens a second without": statistics.median(bare for bare, _ in pairs),

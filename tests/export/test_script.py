@@ -152,8 +152,8 @@ CELL = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "is a recording of stance-leak, not of stance-left"),
-        ({"race": "stance-left", "fix": "lock"}, "was recorded under lock; a script has no fix, so give one without"),
+        ({}, "has no run of stance-left without a fix; it has stance-leak/none"),
+        ({"race": "stance-left", "fix": "lock"}, "has no run of stance-left without a fix; it has stance-left/lock"),
     ],
 )
 def test_a_recording_that_is_not_of_this_race_without_a_fix_is_refused(tmp_path, changes, message):
@@ -164,6 +164,14 @@ def test_a_recording_that_is_not_of_this_race_without_a_fix_is_refused(tmp_path,
         f"{written} {message}"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_file_with_several_runs_the_one_without_a_fix_is_exported(tmp_path):
+    written = tmp_path / "matrix.json"
+    cells = [{**CELL, "outcome": "ok"}, {**CELL, "fix": "lock"}, {**CELL, "race": "stance-left"}]
+    written.write_text(json.dumps({"schema": 1, "command": "matrix", "torch": "2.13.0", "cells": cells}))
+    found = export.recorded("stance-leak", str(written))
+    assert (found.race, found.fix, found.outcome) == ("stance-leak", "none", "ok")
 
 
 def test_all_races_at_once_are_scripts_only(tmp_path):

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from repro import results
 from repro.expectations import Expected
 from repro.experiment import Observation
+from repro.fixes import NONE
 from repro.interleave import Step, Switch
 from repro.interleave.replay import SwitchFate
 from repro.outcome import Finding, Kind, Outcome, Sight
 from repro.report import document
 from repro.report.document import Unwritable
+from repro.results import Asked
 from repro.verdict import judge
 
 SEEN = Observation(
@@ -56,6 +59,15 @@ def test_the_document_of_cells_is_plain_data_in_one_envelope():
             "compiled_frames": 1,
         }
     ]
+
+
+def test_the_document_of_cells_says_what_was_asked_for():
+    cell = judge("a-race", NONE, SEEN, SEEN, None)
+    for asked in (Asked(("a-race",), ("lock",)), Asked()):
+        made = document.of_cells("gate", "2.13.0", [cell], asked=asked)
+        assert json.loads(json.dumps(made)) == made
+        assert results.of_document(made).asked == asked
+    assert made["asked"] == {"races": None, "fixes": None}
 
 
 def test_a_cell_of_which_nothing_is_known_says_so():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import pytest
 from browser import BROWSER, Browser
 
 from repro import races, results
-from repro.cli import main
+from repro.cli import _parser, main
 from repro.expectations import PROCESSES, fixtures
 from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.report import html, pictures
 from repro.results import ReportError
 from repro.verdict import Verdict
+from tests.command_line import ROOT
 
 RACE = "tracing-flag-leak"
 TORCH = "2.13.0"
@@ -112,6 +114,16 @@ def test_of_one_race_the_page_is_about_this_race(tmp_path):
     assert {row.race for table in page.tables for row in table.rows} == {RACE}
     assert cell(page, RACE).commands[0] == f"python -m repro replay {file} -n 3"
     assert page.unseen > 400
+
+
+def test_of_a_file_with_several_runs_the_command_names_the_one(tmp_path):
+    document = recorded_run(RACE)
+    document["cells"].append({**document["cells"][0], "fix": "lock"})
+    file = written(tmp_path / "two.json", document)
+    for fix in (NONE, "lock"):
+        again = f"python -m repro replay {file} -n 3 --cell {RACE}/{fix}"
+        assert cell(html.load(file), RACE, fix).commands[0] == again
+        assert _parser().parse_args(shlex.split(again)[3:]).cell == (RACE, fix)
 
 
 def test_a_replay_is_judged_as_replay_judged_it(tmp_path):
@@ -361,6 +373,24 @@ def test_what_cannot_be_read_or_written_is_told(tmp_path, capsys):
     ):
         assert main(["report", *arguments]) == 2, arguments
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "page"), [("run.json", "run.html"), ("2.13.0", "2.13.0.html")])
+def test_without_a_place_the_page_is_beside_the_file(tmp_path, capsys, name, page):
+    assert main(["report", written(tmp_path / name, recorded_run(RACE))]) == 0
+    assert capsys.readouterr().out == f"written: {tmp_path / page}\n"
+    assert (tmp_path / page).is_file()
+
+
+def test_the_readme_and_the_help_name_the_commands_whose_files_a_page_is_made_of(capsys):
+    main(["report", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert set(re.findall(r"\w+", told.partition("FILE what ")[2].partition(" wrote with")[0])) - {"or"} == set(
+        html.WROTE
+    )
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    sentence = readme.partition("what differs from what is recorded. It takes what ")[2].partition(" wrote with")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(html.WROTE)
 
 
 def test_the_page_may_go_to_standard_output_and_its_summary_to_json(tmp_path, capsys):
