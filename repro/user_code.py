@@ -58,12 +58,12 @@ def metered(function: Attention) -> Attention:
     return counting
 
 
-def mask_then(flex: Attention) -> Attention:
+def mask_then(flex: Attention, build: Callable[..., Any] = create_block_mask) -> Attention:
     """What users write: ``(query, key, value, mask_mod) -> output``; it builds its block mask on every call."""
     flex = metered(flex)
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask_mod: Any) -> torch.Tensor:
-        block_mask = create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=str(query.device))
+        block_mask = build(mask_mod, None, None, query.shape[-2], key.shape[-2], device=str(query.device))
         return flex(query, key, value, block_mask=block_mask)
 
     return attention
@@ -75,7 +75,8 @@ class UserCode:
 
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
     on which of the ``workloads``, round and round, and ``through`` what to call instead of ``attention``, such as
-    another one :meth:`compiled_anew`. ``guarded(function)`` is any other code of the user's. The fix is around all of
+    another one :meth:`compiled_anew`. ``build_mask`` is ``create_block_mask`` as the fix has it, and
+    ``guarded(function)`` any other code of the user's. The fix is around all of
     them. ``findings`` takes what a race's own threads have looked at. With ``trains`` a compiled call goes backward
     too, outside the fix, as in a training step; otherwise every call runs under ``no_grad``: on the CPU compiled
     flex_attention is for inference.
@@ -90,12 +91,13 @@ class UserCode:
     def __post_init__(self) -> None:
         self.inputs = [canary(workload) for workload in self.workloads]
         self._masks = [workload.mask_mod() for workload in self.workloads]
+        self.build_mask = self.fix.compile_mask(create_block_mask)
         self.attention = self.compiled_anew()
-        self.uncompiled_attention = self.fix.guard(mask_then(flex_attention))
+        self.uncompiled_attention = self.fix.guard(mask_then(flex_attention, self.build_mask))
 
     def compiled_anew(self) -> Attention:
         """The user's attention, compiled by another call of ``torch.compile``."""
-        return self.fix.guard_attention(mask_then(self.fix.compile_attention(flex_attention)))
+        return self.fix.guard_attention(mask_then(self.fix.compile_attention(flex_attention), self.build_mask))
 
     def compiled(self, thread: str, index: int = 0, through: Attention | None = None) -> Callable[[], None]:
         return lambda: self._call(thread, through or self.attention, True, index)

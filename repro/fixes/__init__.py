@@ -4,6 +4,8 @@ A fix file imports torch and the standard library only and defines one or more o
 
 ``compile_attention(flex_attention)``
     how the operator is compiled; without it, ``torch.compile(flex_attention)``;
+``compile_mask(create_block_mask)``
+    how block masks are built; without it, by ``create_block_mask`` as it is;
 ``guard(function)``
     what is put around each piece of the user's own code that compiles, traces or calls attention;
 ``guard_attention(function)``
@@ -23,7 +25,7 @@ in ``processes/``: a lock between threads is nothing to another process, so each
 What looks like a fix and is none is in ``traps/``.
 
 Fixes are combined with ``+``, as in ``lock+isolate``: all guards, the first one outermost, and everything else in the
-order of their names. Only one of them can say how the operator is compiled.
+order of their names. Only one of them can say how the operator is compiled, and one how masks are built.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ _TRAPS = FOLDER / "traps"
 _PLACES = (*_FOLDERS.values(), _TRAPS)
 NONE = "none"
 COMPILES = "compile_attention"
-_HOOKS = {COMPILES, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
+BUILDS = "compile_mask"
+_HOOKS = {COMPILES, BUILDS, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
 # Combinations that are columns of the matrix, as the fixes themselves are, and those that are measured apart.
 COMBINED = ("side-by-side+isolate",)
 _APART = (
@@ -86,6 +89,11 @@ class Fix:
         import torch
 
         return torch.compile(flex_attention)
+
+    def compile_mask(self, create_block_mask: Callable[..., Any]) -> Callable[..., Any]:
+        for part in self._with(BUILDS):
+            return part.compile_mask(create_block_mask)  # type: ignore[no-any-return]
+        return create_block_mask
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         for part in reversed(self._with("guard")):
@@ -212,9 +220,10 @@ def check(name: str, group: str | None = None) -> None:
     if len(combined) > 1:
         if twice := next((part for part in combined if combined.count(part) > 1), None):
             raise UnknownFix(f"{name} has {twice} twice: once will do")
-        compiling = [part for part in combined if COMPILES in _defined(path(part))]
-        if len(compiling) > 1:
-            raise UnknownFix(f"{' and '.join(compiling)} each say how attention is compiled: take one of them")
+        for hook, what in ((COMPILES, "attention is compiled"), (BUILDS, "masks are built")):
+            saying = [part for part in combined if hook in _defined(path(part))]
+            if len(saying) > 1:
+                raise UnknownFix(f"{' and '.join(saying)} each say how {what}: take one of them")
     if group is not None and not suits(name, group):
         raise UnknownFix(f"{name} is no fix for races of {group}; those are: {', '.join(names(group))}")
 

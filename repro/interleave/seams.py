@@ -167,9 +167,12 @@ class Seams:
         if target not in self._callers:
             inside = self._callers[target] = _Inside()
             owner, name, found = _resolve(target)
+            unseen = self._unseen
 
             @functools.wraps(found)
             def call(*args: Any, **kwargs: Any) -> Any:
+                if unseen is not None and unseen():
+                    return found(*args, **kwargs)
                 inside.depth += 1
                 try:
                     return found(*args, **kwargs)

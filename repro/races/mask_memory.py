@@ -10,7 +10,7 @@ though, open to every race of a first call.
 """
 
 import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import flex_attention
 
 from repro.oracles import memory
 from repro.races import Grade, Race, Thread, own, run_alone
@@ -25,7 +25,7 @@ def threads(code: UserCode) -> dict[str, Thread]:
 
     def step() -> None:
         with torch.no_grad(), memory.AllocationMeter(workload.device) as meter:
-            mask = create_block_mask(mask_mod, None, None, workload.queries, workload.keys, device=workload.device)
+            mask = code.build_mask(mask_mod, None, None, workload.queries, workload.keys, device=workload.device)
             attention(inputs.query, inputs.key, inputs.value, block_mask=mask)
         code.findings.append(memory.judge_mask(meter, workload))
 

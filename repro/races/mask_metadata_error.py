@@ -9,8 +9,6 @@ puts its own copy back, so that the note is gone when the mask's thread wants to
 
 from dataclasses import replace
 
-from torch.nn.attention.flex_attention import create_block_mask
-
 from repro.races import Grade, Race, Thread, own, run_alone
 from repro.user_code import UserCode
 
@@ -19,7 +17,7 @@ def build_mask(code: UserCode) -> Thread:
     """A thread of the user's that builds a block mask and calls nothing."""
     workload = replace(code.workloads[0], queries=512, keys=512)
     mask_mod = workload.mask_mod()
-    return own(code.guarded(lambda: create_block_mask(mask_mod, None, None, 512, 512, device=workload.device)))
+    return own(code.guarded(lambda: code.build_mask(mask_mod, None, None, 512, 512, device=workload.device)))
 
 
 def threads(code: UserCode) -> dict[str, Thread]:
