@@ -4,7 +4,7 @@ Run it:  python -m repro.races.mask_memory
 
 ``create_block_mask``, called as it is, asks the mask function about every pair of a query and a key, and keeps the
 answers: ten bytes a pair at its peak, 92 GB for 96,000 tokens, however sparse the mask. Each thread that builds one
-at the same moment takes as much again. No order of the threads is needed, no lock and none of these fixes helps;
+at the same moment takes as much again. No order of the threads is needed, and no lock helps;
 ``torch.compile(create_block_mask)`` does, which holds a number for each pair of blocks. That is one more compile,
 though, open to every race of a first call.
 """

@@ -167,11 +167,11 @@ class Worker:
         return self._pipe.recv()
 
 
-def pairs(bare: Worker, worker: Worker) -> list[tuple[float, float]]:
+def pairs(bare: Worker, worker: Worker, count: int = PAIRS) -> list[tuple[float, float]]:
     """Tokens a second without a fix and with one, in turns."""
     worker.turn()
     found = []
-    for pair in range(PAIRS):
+    for pair in range(count):
         # None first in one pair, the fix first in the next: whoever goes first gains or loses by it.
         turns = {one: one.turn() for one in ((bare, worker) if pair % 2 == 0 else (worker, bare))}
         found.append((turns[bare], turns[worker]))

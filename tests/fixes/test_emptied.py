@@ -20,6 +20,7 @@ from repro.workloads import Workload
 EMPTIED = {
     "lock": ("with LOCK:", "if True:"),
     "warmup": ("output = attention(*example)", "continue"),
+    "compiled-mask": ("torch.compile(create_block_mask)", "create_block_mask"),
     "dynamic": ("torch.compile(flex_attention, dynamic=True)", "torch.compile(flex_attention)"),
     "suppress": ("config.error_on_nested_fx_trace = False", "config.error_on_nested_fx_trace = True"),
     "wrapper": ("torch.compile(attend)", "torch.compile(flex_attention)"),
@@ -60,6 +61,8 @@ def test_every_fix_is_emptied_here() -> None:
         ("fullgraph", "dense-after-error"),
         ("own-code", "dense-after-error"),
         ("context", "lost-config"),
+        ("compiled-mask", "mask-memory"),
+        ("compiled-mask", "mask-metadata-error"),
         ("isolate", "tracing-bystander-foreign"),
         ("isolate", "mask-metadata-foreign"),
         ("side-by-side", "tracing-flag-leak"),
