@@ -438,7 +438,7 @@ def _list(options: argparse.Namespace) -> int:
     releases = {name: dict(expectations.recorded(name, fixes.NONE)) for name in races.names()}
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
-        "fixes": {name: fixes.summary(name) for name in fixes.names()},
+        "fixes": {name: fixes.summary(name) for name in [*fixes.names(), *fixes.beside()]},
         "traps": {name: fixes.summary(name) for name in fixes.traps()},
     }
     console = _console(options)
@@ -446,6 +446,7 @@ def _list(options: argparse.Namespace) -> int:
         ("races", "threads", races.names(races.THREADS)),
         ("races", "threads that need a CUDA device", races.names(races.CUDA)),
         ("fixes", "threads", fixes.names(races.THREADS)),
+        ("fixes", "threads, which are no column of the matrix", fixes.beside()),
         ("races", "processes", races.names(races.PROCESSES)),
         ("fixes", "processes", fixes.names(races.PROCESSES)),
         ("traps", "threads, which look like fixes and are none", fixes.traps()),

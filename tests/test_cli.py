@@ -74,7 +74,7 @@ sys.exit(code)
 def test_list_names_every_race_and_every_fix():
     shown = command("list").stdout
 
-    for name in [*races.names(), *fixes.names()]:
+    for name in [*races.names(), *fixes.names(), *fixes.beside()]:
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
 
 
@@ -107,7 +107,7 @@ def test_json_on_standard_output_is_alone_there():
     document = json.loads(done.stdout)
     check_envelope(document, "list")
     assert list(document["races"]) == races.names()
-    assert list(document["fixes"]) == fixes.names()
+    assert list(document["fixes"]) == [*fixes.names(), *fixes.beside()]
     assert RACE in done.stderr
 
 

@@ -52,9 +52,10 @@ NONE = "none"
 COMPILES = "compile_attention"
 BUILDS = "compile_mask"
 _HOOKS = {COMPILES, BUILDS, "guard", "guard_attention", "before_threads", "thread", "in_each_process"}
-# Combinations that are columns of the matrix, as the fixes themselves are, and those that are measured apart.
+# Combinations that are columns of the matrix, as most fixes themselves are, and what is measured apart.
 COMBINED = ("side-by-side+isolate",)
 _APART = (
+    "compiled-mask",
     "lock+dynamic",
     "lock+isolate",
     "lock+isolate+context+fullgraph",
@@ -141,12 +142,17 @@ def names(group: str | None = None) -> list[str]:
     """
     # Threads on a device are threads.
     folders = _FOLDERS.values() if group is None else [_FOLDERS.get(group, FOLDER)]
-    return [*_in(folders), *(COMBINED if FOLDER in folders else ())]
+    return [*(name for name in _in(folders) if name not in _APART), *(COMBINED if FOLDER in folders else ())]
 
 
 def traps() -> list[str]:
     """What does not hold, by file name."""
     return _in([_TRAPS])
+
+
+def beside() -> list[str]:
+    """The fixes with a file of their own that are no column of the matrix."""
+    return [name for name in _APART if len(parts(name)) == 1]
 
 
 def apart() -> list[str]:
