@@ -1,5 +1,10 @@
 import sys
 
-from repro.cli import main
+try:
+    from repro.cli import main
+except ModuleNotFoundError as missing:
+    # Python's own exit code for it is that of a race shown.
+    print(f"repro: {missing}; install this package and what it needs: pip install .", file=sys.stderr)
+    sys.exit(2)
 
 sys.exit(main())

@@ -870,8 +870,7 @@ def _surface(options: argparse.Namespace) -> int:
                 head = document.envelope("surface", found.torch, {}, seeds=[])
                 document.write_text(surface.dumps(found, head), options.json)
     except surface.Nothing as nothing:
-        _say(f"nothing to inventory: {nothing}")
-        return INCONCLUSIVE
+        raise _Usage(f"nothing to inventory: {nothing}") from None
     return OK
 
 

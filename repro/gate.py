@@ -211,7 +211,7 @@ def compare(
         against=known.label,
         changes=(*cells, *elsewhere, *(Change(SEAM, name, Word.LOST, f"seam {name} {gone}") for name in lost)),
         gained=tuple(gained),
-        meaning=tuple(_meaning(cells)),
+        meaning=tuple(_meaning(cells, known)),
         notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in looks if not look.found)),
         surface=surface,
     )
@@ -303,8 +303,11 @@ def _better(fix: str, was: Kind, *, gone: bool) -> str:
     return f"fix {fix} holds now (it was {was}); {ACKNOWLEDGE}"
 
 
-def _meaning(cells: Iterable[Change]) -> Iterable[str]:
-    """What the changes mean to somebody who uses a fix. Nothing where nothing changed between ok and not ok."""
+def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
+    """What the changes mean to somebody who uses a fix. Nothing where nothing changed between ok and not ok.
+
+    That a fix can go is said only where every race was judged that it is known to hold against.
+    """
     by_place = {(cell.race, cell.fix): cell for cell in cells}
     bare = {race: cell for (race, fix), cell in by_place.items() if fix == NONE and cell.was and cell.now}
     showed = [race for race, cell in bare.items() if cell.was != Kind.OK.value]
@@ -322,13 +325,35 @@ def _meaning(cells: Iterable[Change]) -> Iterable[str]:
         held = [race for race, cell in mine.items() if race in showed and cell.was == Kind.OK.value]
         holds = [race for race, cell in mine.items() if race in shows and cell.now == Kind.OK.value]
         if (needless := [race for race in held if race in gone]) and not holds and len(needless) == len(held):
-            said.append(f"can go: all {len(held)} races that it held against are gone")
+            if unasked := [race for race in _held(known, fix) if race not in mine]:
+                said.append(
+                    f"no longer needed against {', '.join(needless)}; not asked about {len(unasked)} more races that "
+                    "it held against"
+                )
+            else:
+                said.append(f"can go: all {len(held)} races that it held against are gone")
         elif needless:
             said.append(f"no longer needed against {', '.join(needless)}; still holds against {len(holds)}")
         if said:
             yield f"{fix}: {'; '.join(said)}"
-    if gone and not shows:
+    if gone and not shows and bare.keys() >= set(_showed(known)):
         yield "no race appears without a fix on this release: workarounds against these races can go"
+
+
+def _seen(known: Known) -> Mapping[Place, Kind]:
+    """Every outcome of the yardstick, of cells that nobody asked about too."""
+    seen = {place: cell.outcome for place, cell in known.report.cells.items()} if known.report else {}
+    return {**seen, **{place: expected.outcome for place, expected in known.outcomes.items()}}
+
+
+def _showed(known: Known) -> list[str]:
+    return [race for (race, fix), outcome in _seen(known).items() if fix == NONE and outcome is not Kind.OK]
+
+
+def _held(known: Known, fix: str) -> list[str]:
+    """The races that ``fix`` is known to hold against."""
+    seen = _seen(known)
+    return [race for race in _showed(known) if seen.get((race, fix)) is Kind.OK]
 
 
 # ---- records ------------------------------------------------------------------------------------------------------

@@ -260,6 +260,8 @@ def test_an_interrupt_leaves_no_process_and_no_file(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell that starts the tests in the background has it ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         # A child of the sandbox is in the middle of its job, or the command has ended.
         ended = os.pidfd_open(process.pid)

@@ -262,6 +262,13 @@ def test_what_the_changes_mean_for_each_fix():
     assert meaning(
         two("2.14", none=("error", "dense"), lock=("ok", "hang"), warmup=("ok",) * 2, dynamic=("error", "dense"))
     ) == ["lock: no longer holds against b", "warmup: holds now against b"]
+    # Only one race was asked about, so nobody can say that the lock can go.
+    asked = [("a", NONE), ("a", "lock")]
+    new = two("2.14", none=("ok", "dense"), lock=("ok", "ok"))
+    assert list(gate.compare(gate.other(old), new, asked).meaning) == [
+        "no fix: 1 of 1 races are gone: a",
+        "lock: no longer needed against a; not asked about 1 more races that it held against",
+    ]
 
 
 # ---- yardsticks --------------------------------------------------------------------------------------------------

@@ -297,7 +297,10 @@ def test_closed_during_a_run(fifo: Path, warm: str | None) -> None:
 
 
 CLIENT = """
+import signal
 import sys
+# A shell that starts the tests in the background has it ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from repro.sandbox import Sandbox
 with Sandbox(warm=sys.argv[1] or None) as sandbox:
     sandbox.run("sandbox_jobs:announce_and_hang", sys.argv[2], timeout=1000)
