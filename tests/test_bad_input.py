@@ -65,7 +65,7 @@ def test_fixes_that_do_not_go_together_are_named():
         ("\0", "is not valid Python: "),
         (
             "def gaurd(function):\n    return function\n",
-            "it defines none of before_threads, compile_attention, guard",
+            "it defines none of before_threads, compile_attention, compile_mask, guard",
         ),
     ],
 )

@@ -36,7 +36,7 @@ RACE = Race(
     outcomes={
         "error": (Grade.REQUIRED, "torch.cond asked a tracer that is long done"),
         "ok": (Grade.ACCEPTABLE, "the tracer belongs to the thread that traces"),
-        "poisoned": (Grade.INTERESTING, "a tracer that is done stays in the global"),
+        "poisoned": (Grade.REQUIRED, "a tracer that is done stays in the global, and nobody asks it (2.9)"),
     },
     # Thread safety as such; no report names this.
     upstream=("https://github.com/pytorch/pytorch/issues/168042",),
