@@ -42,12 +42,13 @@ def test_the_page_names_every_release_every_fix_and_every_trap():
 
 
 def test_another_result_makes_another_page():
-    (record,) = [record for record in RECORDS if str(record.version) == "2.13.0"]
+    # Of several Pythons the newest one counts.
+    record = [record for record in RECORDS if str(record.version) == "2.13.0"][-1]
     place = ("tracing-flag-leak", "lock")
     failed = replace(record.cells[place], outcome=record.cells["tracing-flag-leak", "none"].outcome)
     worse = replace(record, cells={**record.cells, place: failed})
 
-    assert page([worse, *(other for other in RECORDS if other is not record)]) != PAGE
+    assert page([worse if other is record else other for other in RECORDS]) != PAGE
     assert page(apart=[]) != PAGE
     assert page(costs={"2.13.0": {("lock", "warm"): Cost(0.5, 0.4, 0.6, 0, 1)}}) != PAGE
 
