@@ -796,7 +796,7 @@ def _recorded(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from repro import preflight
-    from repro.laboratory import Laboratory
+    from repro.laboratory import Laboratory, lanes
     from repro.recording import load, unproven
     from repro.report import document, terminal
     from repro.verdict import EXIT, Verdict
@@ -805,7 +805,7 @@ def _replay(options: argparse.Namespace) -> int:
     if not races.is_audit(recording.race):
         _check_race(recording.race, _devices(options))
     experiment = replace(recording.experiment(), devices=_devices(options))
-    with Laboratory(lanes=min(2, options.n), devices=experiment.devices) as laboratory:
+    with Laboratory(lanes=min(lanes(), options.n), devices=experiment.devices) as laboratory:
         laboratory.check(recording.race, recording.fix)
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)

@@ -309,6 +309,8 @@ def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
     That a fix can go is said only where every race was judged that it is known to hold against.
     """
     by_place = {(cell.race, cell.fix): cell for cell in cells}
+    everything = _seen(known)
+    ever = [race for (race, fix), outcome in everything.items() if fix == NONE and outcome is not Kind.OK]
     bare = {race: cell for (race, fix), cell in by_place.items() if fix == NONE and cell.was and cell.now}
     showed = [race for race, cell in bare.items() if cell.was != Kind.OK.value]
     shows = [race for race, cell in bare.items() if cell.now not in (Kind.OK.value, Kind.INCONCLUSIVE.value)]
@@ -324,19 +326,18 @@ def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
             said.append(f"holds now against {', '.join(mended)}")
         held = [race for race, cell in mine.items() if race in showed and cell.was == Kind.OK.value]
         holds = [race for race, cell in mine.items() if race in shows and cell.now == Kind.OK.value]
-        if (needless := [race for race in held if race in gone]) and not holds and len(needless) == len(held):
-            if unasked := [race for race in _held(known, fix) if race not in mine]:
-                said.append(
-                    f"no longer needed against {', '.join(needless)}; not asked about {len(unasked)} more races that "
-                    "it held against"
-                )
-            else:
-                said.append(f"can go: all {len(held)} races that it held against are gone")
+        needless = [race for race in held if race in gone]
+        unasked = [race for race in ever if race not in mine and everything.get((race, fix)) is Kind.OK]
+        none_left = not holds and len(needless) == len(held)
+        if needless and none_left and not unasked:
+            said.append(f"can go: all {len(held)} races that it held against are gone")
         elif needless:
-            said.append(f"no longer needed against {', '.join(needless)}; still holds against {len(holds)}")
+            more = f"not asked about {len(unasked)} more races that it held against"
+            rest = more if none_left else f"still holds against {len(holds)}"
+            said.append(f"no longer needed against {', '.join(needless)}; {rest}")
         if said:
             yield f"{fix}: {'; '.join(said)}"
-    if gone and not shows and bare.keys() >= set(_showed(known)):
+    if gone and not shows and bare.keys() >= set(ever):
         yield "no race appears without a fix on this release: workarounds against these races can go"
 
 
@@ -344,16 +345,6 @@ def _seen(known: Known) -> Mapping[Place, Kind]:
     """Every outcome of the yardstick, of cells that nobody asked about too."""
     seen = {place: cell.outcome for place, cell in known.report.cells.items()} if known.report else {}
     return {**seen, **{place: expected.outcome for place, expected in known.outcomes.items()}}
-
-
-def _showed(known: Known) -> list[str]:
-    return [race for (race, fix), outcome in _seen(known).items() if fix == NONE and outcome is not Kind.OK]
-
-
-def _held(known: Known, fix: str) -> list[str]:
-    """The races that ``fix`` is known to hold against."""
-    seen = _seen(known)
-    return [race for race in _showed(known) if seen.get((race, fix)) is Kind.OK]
 
 
 # ---- records ------------------------------------------------------------------------------------------------------

@@ -29,8 +29,7 @@ WARM_FOR_CUDA = "repro.warm:torch_imported"
 
 def lanes() -> int:
     """How many sandboxes this machine can run side by side: by its processors, and by the memory that is free."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(processors, psutil.virtual_memory().available // LANE))
+    return max(1, min(len(os.sched_getaffinity(0)), psutil.virtual_memory().available // LANE))
 
 
 class Laboratory:

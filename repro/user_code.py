@@ -76,10 +76,9 @@ class UserCode:
     ``compiled`` and ``uncompiled`` give a thread body that builds its block mask and calls attention; ``index`` says
     on which of the ``workloads``, round and round, and ``through`` what to call instead of ``attention``, such as
     another one :meth:`compiled_anew`. ``build_mask`` is ``create_block_mask`` as the fix has it, and
-    ``guarded(function)`` any other code of the user's. The fix is around all of
-    them. ``findings`` takes what a race's own threads have looked at. With ``trains`` a compiled call goes backward
-    too, outside the fix, as in a training step; otherwise every call runs under ``no_grad``: on the CPU compiled
-    flex_attention is for inference.
+    ``guarded(function)`` any other code of the user's. The fix is around all of them. ``findings`` takes what a
+    race's own threads have looked at. With ``trains`` a compiled call goes backward too, outside the fix, as in a
+    training step; otherwise every call runs under ``no_grad``: on the CPU compiled flex_attention is for inference.
     """
 
     fix: Fix

@@ -64,7 +64,7 @@ class Seams:
         self, seams: Iterable[Seam], *, code: Iterable[Any] = (), unseen: Callable[[], bool] | None = None
     ) -> None:
         self._seams = list(seams)
-        self._unseen = unseen
+        self._unseen = unseen or _seen
         self._code = list(code)
         self._patches = Patches()
         self._callers: dict[str, _Inside] = {}
@@ -154,7 +154,7 @@ class Seams:
         unseen = self._unseen
 
         def visit() -> None:
-            if unseen is not None and unseen():
+            if unseen():
                 return
             if inside is None or inside.depth:
                 self.visits[seam.name] += 1
@@ -171,7 +171,7 @@ class Seams:
 
             @functools.wraps(found)
             def call(*args: Any, **kwargs: Any) -> Any:
-                if unseen is not None and unseen():
+                if unseen():
                     return found(*args, **kwargs)
                 inside.depth += 1
                 try:
@@ -181,6 +181,11 @@ class Seams:
 
             self._replace(owner, name, call)
         return self._callers[target]
+
+
+def _seen() -> bool:
+    """Nothing but running code comes by."""
+    return False
 
 
 class _Inside(threading.local):

@@ -16,7 +16,7 @@ from repro.user_code import UserCode, mask_then
 
 
 def threads(code: UserCode) -> dict[str, Thread]:
-    attention = code.guarded(mask_then(torch.compile(flex_attention, dynamic=True)))
+    attention = code.guarded(mask_then(torch.compile(flex_attention, dynamic=True), code.build_mask))
     return {name: own(code.compiled(name, index, through=attention)) for index, name in enumerate(("one", "two"))}
 
 

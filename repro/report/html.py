@@ -438,10 +438,12 @@ def _stacks(details: Mapping[str, Any], where: str) -> Iterable[tuple[str, str]]
 def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[str, ...]:
     """How to see the run of a cell again."""
     race, fix, command = cell["race"], cell.get("fix", NONE), document.get("command")
-    kept = {(each.get("race"), each.get("fix")) for each in document.get("cells") or []}
     seed = (document.get("seeds") or [0])[0]
     found = []
-    if command in ("run", "explore", "audit") and cell.get("trace") and fix in [its for _, its in kept]:
+    # Few cells, where those of a matrix are hundreds.
+    few = document.get("cells") or [] if command in ("run", "explore", "audit") else []
+    kept = {(each.get("race"), each.get("fix")) for each in few}
+    if cell.get("trace") and fix in [its for _, its in kept]:
         which = f" --cell {shlex.quote(f'{race}/{fix}')}" if len(kept) > 1 else ""
         found.append(f"python -m repro replay {shlex.quote(file)} -n 3{which}")
     if command == "audit":

@@ -69,7 +69,7 @@ def lengths(load: Load) -> Callable[[], int]:
 def work(name: str, load: Load, pipe: Connection) -> None:
     """A process: answers each ``"turn"`` with tokens a second, and ``"end"`` with what it compiled and held."""
     import torch
-    from torch.nn.attention.flex_attention import flex_attention
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     from repro.oracles import recompiles
     from repro.oracles.memory import AllocationMeter
@@ -77,7 +77,9 @@ def work(name: str, load: Load, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
     fix = fixes.load(name)
-    attention = fix.guard_attention(mask_then(fix.compile_attention(flex_attention)))
+    attention = fix.guard_attention(
+        mask_then(fix.compile_attention(flex_attention), fix.compile_mask(create_block_mask))
+    )
     places = [load.devices[number % len(load.devices)] for number in range(THREADS)]
     workloads = [replace(load.workload, device=place) for place in places]
     width = load.workload.heads * load.workload.head_dim

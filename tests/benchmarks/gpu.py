@@ -61,6 +61,8 @@ SHARE = 0.002
 # The one that is met by the second thread, whose call runs dense without a fix, asks for 284.25 GiB.
 KEYS = (STORY.keys - 2048, STORY.keys, STORY.keys + 1024)
 FOLDER = Path(__file__).parent
+# What a stage found that has a file of its own.
+WHOLE = "whole"
 OF_SEVERAL = ("lock_per_device.py", "warmup_one_device.py")
 
 Devices = tuple[str, ...]
@@ -74,11 +76,10 @@ def where(devices: Devices) -> dict[str, Any]:
     return {"devices": devices, "cards": cards, "python": platform.python_version(), **(versions or {})}
 
 
-def run_matrix(devices: Devices, file: Path) -> dict[str, Any]:
+def run_matrix(devices: Devices) -> dict[str, Any]:
     tried = [*fixes.names(), *(str(FOLDER / name) for name in OF_SEVERAL if len(devices) > 1)]
     with Laboratory(lanes=lanes(), devices=devices, bound=BOUND) as laboratory:
         cells = list(matrix(laboratory, races.names_on(devices), tried, controls=True, devices=devices))
-        document.write(document.of_cells("matrix", laboratory.torch, cells), str(file))
     table: dict[str, dict[str, str]] = {}
     for cell in cells:
         table.setdefault(cell.race, {})[cell.fix] = str(cell.observation.outcome.kind)
@@ -93,10 +94,11 @@ def run_matrix(devices: Devices, file: Path) -> dict[str, Any]:
         for cell in cells
         if not cell.as_expected
     ]
-    return {"table": table, "standing": standing(cells).value, "not as expected": odd}
+    whole = document.of_cells("matrix", laboratory.torch, cells)
+    return {"table": table, "standing": standing(cells).value, "not as expected": odd, WHOLE: whole}
 
 
-def story(devices: Devices, file: Path) -> dict[str, Any]:
+def story(devices: Devices) -> dict[str, Any]:
     """Three threads whose key lengths differ, on the recorded schedule; what must hold is in ``right``."""
     workloads = tuple(gpu_jobs.lengthened(STORY, keys) for keys in KEYS)
     # With few anchors, and little before each, there are keys that nobody sees.
@@ -104,7 +106,7 @@ def story(devices: Devices, file: Path) -> dict[str, Any]:
     found = []
     with Laboratory(devices=devices, bound=BOUND) as laboratory:
         dense = [("first-call", "suppress")] * 3
-        inference = [("first-call", fix) for fix in [NONE, *fixes.names()] if fix != "suppress"]
+        inference = [("first-call", fix) for fix in [NONE, *fixes.names(races.THREADS)] if fix != "suppress"]
         training = [("first-backward", "warmup"), ("first-backward-step", "lock"), ("first-backward", "lock")]
         for race, fix in [*dense, *inference, *training]:
             started = time.monotonic()
@@ -132,7 +134,7 @@ def _told(run: Observation) -> dict[str, Any]:
     }
 
 
-def first_steps(devices: Devices, file: Path) -> dict[str, Any]:
+def first_steps(devices: Devices) -> dict[str, Any]:
     def one(number: int) -> Ended:
         with tempfile.TemporaryDirectory() as cache, Sandbox(start="spawn", env=_cache(cache)) as sandbox:
             return sandbox.run("gpu_jobs:first_steps", devices, timeout=FIRST_STEPS_BOUND)
@@ -151,7 +153,7 @@ def first_steps(devices: Devices, file: Path) -> dict[str, Any]:
     }
 
 
-def graphs(devices: Devices, file: Path) -> dict[str, Any]:
+def graphs(devices: Devices) -> dict[str, Any]:
     def one(number: int) -> Ended:
         with Sandbox(start="spawn") as sandbox:
             if len(devices) > 1:
@@ -181,7 +183,7 @@ def _cache(directory: str) -> dict[str, str]:
     return {"TORCHINDUCTOR_CACHE_DIR": directory, "TMPDIR": directory}
 
 
-def processes(devices: Devices, file: Path) -> dict[str, Any]:
+def processes(devices: Devices) -> dict[str, Any]:
     """Three processes that share a card and a cache directory: empty, removed again and again, and filled."""
     with tempfile.TemporaryDirectory() as scratch:
         cache = Path(scratch, "cache")
@@ -212,13 +214,13 @@ def processes(devices: Devices, file: Path) -> dict[str, Any]:
     return found
 
 
-def calls(devices: Devices, file: Path) -> dict[str, Any]:
+def calls(devices: Devices) -> dict[str, Any]:
     with Sandbox(start="spawn") as sandbox:
         ended = sandbox.run("gpu_jobs:calls", gpu_jobs.placed(STORY, devices[0]), timeout=BOUND)
     return ended.value or {"outcome": str(ended.outcome), "output": ended.output[-2000:]}
 
 
-def throughput(devices: Devices, file: Path) -> dict[str, Any]:
+def throughput(devices: Devices) -> dict[str, Any]:
     """Tokens a second of three drafters under each fix, each next to a turn without one; all are warm.
 
     None against none says how far the measurement is off.
@@ -236,7 +238,7 @@ def throughput(devices: Devices, file: Path) -> dict[str, Any]:
     return {"drafter": gpu_jobs.DRAFTER.to_json(), "steps": load.steps, "fixes": found, "targets": TARGETS}
 
 
-def warming(devices: Devices, file: Path) -> dict[str, Any]:
+def warming(devices: Devices) -> dict[str, Any]:
     """What a step on one device leaves to compile on the next: in one process, and in others by the cache alone."""
 
     def alone(device: str) -> Any:
@@ -252,8 +254,8 @@ def warming(devices: Devices, file: Path) -> dict[str, Any]:
         }
 
 
-STAGES: dict[str, Callable[[Devices, Path], dict[str, Any]]] = {
-    "cpu matrix": lambda devices, file: run_matrix(("cpu",), file),
+STAGES: dict[str, Callable[[Devices], dict[str, Any]]] = {
+    "cpu matrix": lambda devices: run_matrix(("cpu",)),
     "matrix": run_matrix,
     "story": story,
     "first-steps": first_steps,
@@ -264,10 +266,6 @@ STAGES: dict[str, Callable[[Devices, Path], dict[str, Any]]] = {
     "throughput": throughput,
 }
 ALONE = ("calls", "throughput")
-
-
-def cells_of(file: Path, stage: str) -> Path:
-    return file.with_name(f"{file.stem}-{stage.replace(' ', '-')}.json")
 
 
 def main() -> int:
@@ -286,7 +284,10 @@ def main() -> int:
     def stage(name: str) -> None:
         begun = time.monotonic()
         try:
-            found = STAGES[name](devices, cells_of(options.json, name))
+            found = STAGES[name](devices)
+            if WHOLE in found:
+                beside = options.json.with_name(f"{options.json.stem}-{name.replace(' ', '-')}.json")
+                document.write(found.pop(WHOLE), str(beside))
         except Exception as error:
             found = {"failed": f"{type(error).__name__}: {error}"}
         with writing:

@@ -43,11 +43,7 @@ def at_once(bodies: Sequence[Callable[[], Any]]) -> list[str]:
 
     def work(number: int) -> None:
         barrier.wait()
-        try:
-            bodies[number]()
-            said[number] = "ok"
-        except Exception as error:
-            said[number] = _told(error)
+        said[number] = _said(bodies[number])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(bodies))]
     for thread in threads:
@@ -67,23 +63,25 @@ def graphs_in_another_thread(device: str) -> list[str]:
     replay = _graphed(device)
     said = [*at_once([replay]), *at_once([replay])]
     gc.collect()
+    said.append(_said(replay))
+    if said[-1] == "ok":
+        gc.collect()
+    return said
+
+
+def _said(body: Callable[[], Any]) -> str:
+    """What ``body`` raised, and where, or ``ok``."""
     try:
-        replay()
+        body()
     except Exception as error:
-        return [*said, _told(error)]
-    gc.collect()
-    return [*said, "ok"]
-
-
-def _told(error: Exception) -> str:
-    """What was raised, and where."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = portably(f"{last.filename}, {last.name}: {last.line}")
-    return f"{type(error).__name__}: {str(error)[:200]} ({place})"
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = portably(f"{last.filename}, {last.name}: {last.line}")
+        return f"{type(error).__name__}: {str(error)[:200]} ({place})"
+    return "ok"
 
 
 def graphs_on_each(devices: Sequence[str]) -> list[str]:
-    """``mode="reduce-overhead"`` in a thread for each device at once, then in this one; what each came to."""
+    """``mode="reduce-overhead"`` in a thread for each device at once, then one by one; what each came to."""
     replays = [_graphed(device) for device in devices]
     return [*at_once(replays), *(said for replay in replays for said in at_once([replay]))]
 
