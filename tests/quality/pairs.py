@@ -353,7 +353,7 @@ def writes(api: str) -> dict[str, Any]:
             seen.append(state.snapshot())
             point("looked")
 
-    with Seams(seams(race.seams), unseen=torch.compiler.is_dynamo_compiling):
+    with Seams(seams(extra=race.seams), unseen=torch.compiler.is_dynamo_compiling):
         run = Scheduler(Alternate()).run({"bystander": look, api: watched})
     if run.errors or run.explanation:
         raise RuntimeError(f"{api} does not run alone: {run.errors or run.explanation}")
@@ -652,7 +652,7 @@ def main() -> int:
             data = empty(laboratory.torch)
         if data["torch"] != laboratory.torch:
             raise SystemExit(f"{arguments.file} is of torch {data['torch']}, this is {laboratory.torch}")
-        for api in APIS:
+        for api in sorted({api for pair in pairs for api in pair}, key=[*APIS].index):
             if api not in data["writes"]:
                 ended = laboratory.run(f"{HERE}:writes", api, timeout=BOUND)
                 if ended.outcome.kind is not Kind.OK:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +96,24 @@ def test_the_smallest_schedule_of_a_failure_is_kept_and_replayed() -> None:
     assert failure["runs"] > 1
     assert failure["replays"] == "5 of 5"
     assert len(Schedule.parse(failure["schedule"])) == 2
+
+
+def test_a_pair_on_torch(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.json"
+    ended = subprocess.run(
+        [sys.executable, pairs.__file__, "-o", file, "--only", "patch", "mark-dynamic", "--switches", "1"],
+        env={**os.environ, "PYTHONPATH": str(fixtures().parent)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    data = json.loads(file.read_text(encoding="utf-8"))
+    assert set(data["writes"]) == {"patch", "mark-dynamic"}
+    [entry] = data["pairs"].values()
+    assert entry["exhausted"]
+    assert entry["schedules"]["one switch"] > 2
+    assert entry["outcomes"] == {"ok": entry["schedules"]["one switch"]}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
