@@ -25,12 +25,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from repro import recording
-from repro.expectations import fixtures
+from repro import fixes, recording
+from repro.expectations import expected, fixtures
 from repro.experiment import Experiment, Observation
 from repro.exploring import STRATEGIES as SEARCHES
 from repro.exploring import smallest_of, verdict_of
-from repro.fixes import NONE
 from repro.interleave import point
 from repro.interleave.bounded import Bounded
 from repro.interleave.exploration import Exploration
@@ -42,6 +41,7 @@ from repro.interleave.search import Promise, Search
 from repro.laboratory import Laboratory
 from repro.oracles import numerics, sparsity, state
 from repro.outcome import Kind, Sight, error_outcome
+from repro.races import FOREIGN as OF_A_LIBRARY
 from repro.races import THREADS, Race, Thread, foreign, names, own
 from repro.recording import Recording
 from repro.torch_names import entries
@@ -410,6 +410,18 @@ class Audited:
         return [each.race for each in self.origin.recordings if each.alike(self.shown)]
 
     @property
+    def holding(self) -> list[str]:
+        """The fixes that are known to hold, on this release, against what it has: none where nothing is recorded."""
+
+        def holds(fix: str, race: str) -> bool:
+            known = expected(race, fix, self.torch)
+            return known is not None and known.outcome is Kind.OK
+
+        # All threads that call are the user's, so a race with another library's thread stands for itself alone.
+        mine = [race for race in self.races if not race.endswith(OF_A_LIBRARY)] or self.races
+        return [fix for fix in fixes.names(THREADS) if mine and all(holds(fix, race) for race in mine)]
+
+    @property
     def how(self) -> str:
         """How the schedule that breaks it was found, in words; empty where none does."""
         if self.shown is None:
@@ -632,7 +644,7 @@ def _catalogue(torch: str) -> Iterator[Recording]:
         file = fixtures() / "schedules" / f"{name}.json"
         if file.is_file():
             found = recording.load(str(file), torch)
-            if found.fix == NONE:
+            if found.fix == fixes.NONE:
                 yield found
 
 

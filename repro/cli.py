@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 CPU = ("cpu",)
+# Schedules to search where nobody says how many.
+SEARCHED = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -308,7 +310,7 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
     how = gate.add_argument_group("how")
     how.add_argument("--quick", action="store_true", help="each cell once, no search")
     how.add_argument("-n", type=_positive, metavar="N", help="replays of each cell (default: 3, with --quick 1)")
-    how.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to search (default: 200)")
+    how.add_argument("--budget", type=_positive, metavar="N", help=f"schedules to search (default: {SEARCHED})")
     answer = gate.add_argument_group("the answer")
     answer.add_argument("--update", action="store_true", help="write what was seen as expected of this release")
     answer.add_argument("--junit", metavar="FILE", help="write the answer as JUnit XML")
@@ -364,7 +366,9 @@ def _search_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--strategy", metavar="S", choices=STRATEGIES, default="pct", help=f"{', '.join(STRATEGIES)} (default: pct)"
     )
-    command.add_argument("--budget", type=_positive, default=200, metavar="N", help="schedules to run (default: 200)")
+    command.add_argument(
+        "--budget", type=_positive, default=SEARCHED, metavar="N", help=f"schedules to run (default: {SEARCHED})"
+    )
     command.add_argument("--seed", type=_seed, default=0, metavar="N", help="of pct and random (default: 0)")
 
 
@@ -486,7 +490,7 @@ def _run(options: argparse.Namespace) -> int:
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
-    _write(options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,))))
+    _write(options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,), 1, False)))
     return EXIT[cells[-1].verdict]
 
 
@@ -575,7 +579,9 @@ def _matrix(options: argparse.Namespace) -> int:
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
     seeds = [options.seed] if options.search else []
-    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=_asked(options)))
+    # A search ends with what it finds, so its cells did not run a number of times.
+    asked = _asked(options) if options.search else _asked(options, times=1, searched=False)
+    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=asked))
     return _exit(standing(cells))
 
 
@@ -611,10 +617,11 @@ def _gate(options: argparse.Namespace) -> int:
     return max(codes)
 
 
-def _asked(options: argparse.Namespace) -> Asked:
+def _asked(options: argparse.Namespace, *, times: int | None = None, searched: bool | None = None) -> Asked:
     from repro.results import Asked
 
-    return Asked(*(tuple(named) if named else None for named in (options.races, options.fixes)))
+    races, fixes = (tuple(named) if named else None for named in (options.races, options.fixes))
+    return Asked(races, fixes, times, searched)
 
 
 def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace:
@@ -646,11 +653,37 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
     known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded(), apart=apart)
     old = known.report.version if known.report else report.version
     surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
-    notes = [*_left_out(options), *unknown]
+    notes = [*_left_out(options, report.asked), *unknown]
     return gate.compare(known, report, wanted, looks=looks, notes=notes, surface=surface)
 
 
+# Of the gate's options, which have nothing to do beside which.
+_IDLE = {
+    "reports": ("torch_spec", "quick", "n", "budget"),
+    "quick": ("budget",),
+    "bisect": ("races", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown"),
+}
+_IDLE["releases"] = _IDLE["decision"] = ("bisect", "fixes", *_IDLE["bisect"])
+_IDLE["decision"] += ("releases",)
+
+
 def _check_gate(options: argparse.Namespace) -> None:
+    from repro import expectations
+
+    spelled = {"reports": "from", "races": "race", "fixes": "fix", "torch_spec": "torch-spec", "n": "-n"}
+
+    def named(option: str) -> str:
+        name = spelled.get(option, option)
+        return name if name.startswith("-") else f"--{name}"
+
+    for given, idle in _IDLE.items():
+        if getattr(options, given) and (idle_ones := [option for option in idle if getattr(options, option)]):
+            raise _Usage(f"with {named(given)} {', '.join(map(named, idle_ones))} has nothing to do: leave it out")
+    if options.update and (expectations.fixtures().parent / "__init__.py").is_file():
+        raise _Usage(
+            f"--update writes what this project holds to be known, and {expectations.fixtures()} is an installed "
+            "package, whose next installation would take it back: use a checkout"
+        )
     _check_named(options.races, options.fixes)
     if options.bisect:
         _check_catalogue(options.bisect)
@@ -661,8 +694,6 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--json, --junit and --markdown take one answer, and each --from gives one")
     if options.update and options.against:
         raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
-    if options.torch_spec and options.reports:
-        raise _Usage("--from runs nothing, so --torch-spec has nothing to do: use one")
 
 
 def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
@@ -700,7 +731,9 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
         options, _chosen(options), options.fixes or fixes.names(), controls=options.fixes is None, times=times
     )
     looks = [] if options.quick else _look(options, cells)
-    content = document.of_cells("gate", torch, cells, seeds=[] if options.quick else [0], asked=_asked(options))
+    seeds = [] if options.quick else [0]
+    asked = _asked(options, times=times, searched=not options.quick)
+    content = document.of_cells("gate", torch, cells, seeds=seeds, asked=asked)
     yield content, results.of_document(content), looks
 
 
@@ -719,15 +752,15 @@ def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
         bar = progress.add_task("searches", total=len(away))
         looks = []
         for race in away:
-            looks.append(second_look(laboratory, race, budget=options.budget))
+            looks.append(second_look(laboratory, race, budget=options.budget or SEARCHED))
             progress.advance(bar)
     return looks
 
 
-def _left_out(options: argparse.Namespace) -> list[str]:
+def _left_out(options: argparse.Namespace, asked: Asked) -> list[str]:
     notes = []
-    if options.quick and not options.reports:
-        once = "" if options.n and options.n > 1 else "each cell ran once, and "
+    if asked.searched is False:
+        once = "each cell ran once, and " if asked.times == 1 else ""
         notes.append(f"quick: {once}no race that stayed away was searched for")
     here, chosen = races.names_on(CPU), _chosen(options)
     if left := set(here) - set(chosen):
@@ -772,12 +805,15 @@ def _recorded(options: argparse.Namespace) -> int:
     from repro.verdict import columns
 
     records = results.recorded()
-    if options.releases:
-        sys.stdout.write(markdown.releases(records))
-        return OK
-    if options.decision:
-        found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
-        sys.stdout.write(markdown.decision(found, datetime.date.today().isoformat()))
+    if options.releases or options.decision:
+        if options.releases:
+            page = markdown.releases(records)
+        else:
+            found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
+            page = markdown.decision(found, datetime.date.today().isoformat())
+        if options.json != "-":
+            sys.stdout.write(page)
+        _write(options, document.envelope("gate", None, {"markdown": page}, seeds=[]))
         return OK
     chosen = columns(options.bisect, options.fixes or fixes.names(), controls=options.fixes is None)
     changes = gate.bisect(records, options.bisect, chosen)
@@ -785,7 +821,10 @@ def _recorded(options: argparse.Namespace) -> int:
     content = {
         "race": options.bisect,
         "changes": {
-            fix: [{"torch": str(version), "outcome": seen.outcome.value} for version, seen in line]
+            fix: [
+                {"torch": str(span.first), "until": str(span.last), "outcome": span.seen.outcome.value}
+                for span in line
+            ]
             for fix, line in changes.items()
         },
     }

@@ -19,9 +19,6 @@ from repro.outcome import Kind
 from repro.recording import release_of
 from repro.results import Report, ReportError
 
-# A thread of such a race is another library's, which no guard of the user's is around.
-_FOREIGN = "-foreign"
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -110,7 +107,7 @@ def _situations(cells: _Cells) -> Iterable[Situation]:
     threads = [race for race in races.names(races.THREADS) if race in shown]
     # Without a switch the threads run one after another: one of them does not need the others to fail.
     alone = [race for race in threads if cells[race, NONE].schedule == "-"]
-    together = [race for race in threads if race not in alone and not race.endswith(_FOREIGN)]
+    together = [race for race in threads if race not in alone and not race.endswith(races.FOREIGN)]
     # Right and block-sparse: a matter of how attention is called, not of who calls at the same time.
     costly = [race for race in alone if cells[race, NONE].outcome is Kind.WASTEFUL]
     processes = [race for race in races.names(races.PROCESSES) if race in shown]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -76,6 +76,8 @@ class Change:
 
 SEAM = "seam"
 SEARCH = "search"
+# So many cells are named though nothing is wrong with them: somebody has asked for them by name.
+FEW = 12
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Gate:
     @property
     def red(self) -> list[Change]:
         return [change for change in self.changes if change.red]
+
+    @property
+    def told(self) -> list[Change]:
+        """What is named one by one: the red ones, and of an answer about few cells every one."""
+        return list(self.changes) if len(self.changes) <= FEW else self.red
 
     @property
     def standing(self) -> Standing:
@@ -240,7 +247,7 @@ def _cell(place: Place, known: Known, report: Report) -> Change:
         return change(Word.BETTER, _better(fix, was.outcome, gone=bare is not None and bare.outcome is Kind.OK))
     if seen.by == "search":
         # A search may meet another failure first than the one that is written down.
-        return change(Word.SAME, "as recorded")
+        return change(Word.SAME, str(seen.outcome))
     if was.outcome is not seen.outcome:
         return change(Word.OTHER, f"fails in another way: {seen.outcome}, recorded {was.outcome}")
     reference = known.report.cells.get(place) if known.report is not None else None
@@ -249,7 +256,7 @@ def _cell(place: Place, known: Known, report: Report) -> Change:
             return change(Word.OTHER, f"fails in another way: {seen.signature}, recorded {reference.signature}")
         if path := _parted(race, known.report, reference, report, seen):
             return change(Word.OTHER, f"fails in another way: {seen.signature} by another path, {path}")
-    return change(Word.SAME, "as recorded")
+    return change(Word.SAME, str(seen.outcome))
 
 
 def _seams(before: Report | None, now: Report, races: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -403,9 +410,21 @@ def _run(race: str, seen: Seen, report: Report) -> dict[str, object]:
     }
 
 
-def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[str, list[tuple[Version, Seen]]]:
-    """By column, the recorded releases at which ``race`` began to come to something; the oldest stands first."""
-    found: dict[str, list[tuple[Version, Seen]]] = {}
+@dataclass(frozen=True)
+class Span:
+    """Recorded releases in a row, ``first`` to ``last``, on which a cell came to the same."""
+
+    first: Version
+    last: Version
+    seen: Seen
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[str, list[Span]]:
+    """By column, what ``race`` came to over the recorded releases; the oldest stands first."""
+    found: dict[str, list[Span]] = {}
     for version in sorted({record.version for record in records}):
         for fix in fixes:
             own = [record for record in records if record.version == version and (race, fix) in record.cells]
@@ -413,6 +432,8 @@ def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[s
                 continue
             seen = own[-1].cells[race, fix]
             line = found.setdefault(fix, [])
-            if not line or line[-1][1].signature != seen.signature:
-                line.append((version, seen))
+            if line and line[-1].seen.signature == seen.signature:
+                line[-1] = replace(line[-1], last=version)
+            else:
+                line.append(Span(version, version, seen))
     return found

@@ -59,10 +59,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was narrowed to, by name; ``None`` stands for all there are."""
+    """What a run was to do.
+
+    ``races`` and ``fixes`` are what it was narrowed to, by name; ``None`` stands for all there are. ``times`` is how
+    often each cell ran, ``searched`` whether races that stayed away were searched for; ``None`` where nobody knows.
+    """
 
     races: tuple[str, ...] | None = None
     fixes: tuple[str, ...] | None = None
+    times: int | None = None
+    searched: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,9 @@ def _asked(document: Any, source: str) -> Asked:
         return Asked()
     asked, where = required(document, "asked", dict, source), f"{source}: asked"
     races, fixes = (strings(asked, name, where) if asked.get(name) else None for name in ("races", "fixes"))
-    return Asked(races, fixes)
+    times = required(asked, "times", int, where) if asked.get("times") is not None else None
+    searched = required(asked, "searched", bool, where) if asked.get("searched") is not None else None
+    return Asked(races, fixes, times, searched)
 
 
 def reduced(report: Report) -> str:

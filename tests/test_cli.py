@@ -219,7 +219,7 @@ def test_a_fix_that_holds_exits_0():
     check_envelope(document, "run")
     assert [(cell["fix"], cell["as_expected"]) for cell in document["cells"]] == [(NONE, True), ("lock", True)]
     assert document["cells"][1]["verdict"] == "HOLDS"
-    assert document["asked"] == {"races": [RACE], "fixes": ["lock"]}
+    assert document["asked"] == {"races": [RACE], "fixes": ["lock"], "times": 1, "searched": False}
     assert "schedules" not in done.stderr
 
 
@@ -232,7 +232,7 @@ def test_the_matrix_of_the_installed_release_exits_0(tmp_path):
     document = json.loads(target.read_text())
     check_envelope(document, "matrix")
     assert [cell["fix"] for cell in document["cells"]] == [NONE, *fixes.names(races.THREADS), PROCESSES]
-    assert document["asked"] == {"races": [RACE], "fixes": None}
+    assert document["asked"] == {"races": [RACE], "fixes": None, "times": 1, "searched": False}
     assert done.stdout.rstrip().endswith("as expected for this release")
 
 

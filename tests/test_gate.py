@@ -446,9 +446,9 @@ def test_bisect_names_the_release_at_which_a_race_changed():
         report("2.14.1", none=seen(), lock=seen()),
     ]
     found = gate.bisect(records, "race", [NONE, "lock", "warmup"])
-    assert {fix: [(str(version), cell.signature) for version, cell in line] for fix, line in found.items()} == {
-        NONE: [("2.9.1", ERROR), ("2.13.0", "another"), ("2.14.1", "ok")],
-        "lock": [("2.9.1", "ok")],
+    assert {fix: [(str(span), span.seen.signature) for span in line] for fix, line in found.items()} == {
+        NONE: [("2.9.1 to 2.10.0", ERROR), ("2.13.0", "another"), ("2.14.1", "ok")],
+        "lock": [("2.9.1 to 2.14.1", "ok")],
     }
 
 
@@ -583,7 +583,9 @@ def test_markdown_says_the_answer_first_and_escapes_what_it_quotes():
     assert f"| worse | race / lock | fix lock no longer holds (hang) | <{LINK}> |" in lines
     same = markdown.gate(judged(known(none="error"), report(none=seen("error"))))
     assert same.splitlines()[0].endswith("torch 2.13.0: as expected")
-    assert "|" not in same
+    assert "| as recorded | race / no fix | error | <https://example.org/1> |" in same
+    many = report(none=seen("error"), **{f"fix{number}": seen() for number in range(gate.FEW)})
+    assert "|" not in markdown.gate(gate.compare(gate.other(many), many, list(many.cells)))
 
 
 def test_annotations_are_one_line_each_with_everything_escaped():
@@ -660,7 +662,7 @@ def test_in_a_github_job_there_are_annotations_and_a_summary(reports, tmp_path):
     assert "::error" not in command("gate", "--from", reports["broken"], env=environment(GITHUB_ACTIONS="")).stdout
 
 
-def narrowed(tmp_path: Path, **asked: list[str] | None) -> str:
+def narrowed(tmp_path: Path, **asked: list[str] | int | None) -> str:
     """2.13.0 as recorded, of one race without a fix and under the lock; the file says what it was ``asked`` for."""
     document = json.loads((results.folder() / recorded("2.13.0").name).read_text(encoding="utf-8"))
     wanted = [("tracing-flag-leak", NONE), ("tracing-flag-leak", "lock")]
@@ -672,9 +674,11 @@ def narrowed(tmp_path: Path, **asked: list[str] | None) -> str:
 
 
 def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out(tmp_path):
-    file = narrowed(tmp_path, races=["tracing-flag-leak"], fixes=["lock"])
+    file = narrowed(tmp_path, races=["tracing-flag-leak"], fixes=["lock"], times=1, searched=False)
     done = command("gate", "--from", file, env=NOWHERE)
     assert done.returncode == 0, done.stdout
+    assert "note: quick: each cell ran once, and no race that stayed away was searched for\n" in done.stdout
+    assert "  as recorded tracing-flag-leak / no fix: poisoned\n" in done.stdout
     count = len(races.names_on(["cpu"]))
     assert f"left out: {count - 1} of {count} races\n" in done.stdout
     assert "left out: all fixes but the named ones, and the control group\n" in done.stdout
@@ -735,8 +739,10 @@ def test_bisect_and_the_table_come_from_what_is_recorded():
     done = command("gate", "--bisect", "tracing-flag-leak", env=NOWHERE)
     assert done.returncode == 0
     assert "tracing-flag-leak without a fix: " in done.stdout
-    assert "ok from 2.14.1" in done.stdout.splitlines()[0]
-    assert command("gate", "--releases", env=NOWHERE).stdout == markdown.releases(RECORDS)
+    assert done.stdout.splitlines()[0].endswith("poisoned on 2.9.1 to 2.13.0, ok on 2.14.1 to 2.15.0")
+    table = markdown.releases(RECORDS)
+    assert command("gate", "--releases", env=NOWHERE).stdout == table
+    assert json.loads(command("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table
 
 
 @pytest.fixture
@@ -852,7 +858,12 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--from", "a.json", "--from", "b.json"], "--from takes more than one report only with --update"),
         (["--update", "--from", "a", "--from", "b", "--markdown", "c"], "take one answer, and each --from gives one"),
         (["--update", "--against", "2.13.0"], "--update writes what is expected of one release"),
-        (["--torch-spec", "torch", "--from", "a.json"], "--from runs nothing, so --torch-spec has nothing to do"),
+        (["--torch-spec", "torch", "--from", "a.json"], "with --from --torch-spec has nothing to do: leave it out"),
+        (["--from", "a.json", "--quick", "-n", "2"], "with --from --quick, -n has nothing to do: leave it out"),
+        (["--quick", "--budget", "9"], "with --quick --budget has nothing to do: leave it out"),
+        (["--releases", "--update"], "with --releases --update has nothing to do: leave it out"),
+        (["--decision", "--releases"], "with --decision --releases has nothing to do: leave it out"),
+        (["--bisect", "stance-leak", "--race", "stance-left"], "with --bisect --race has nothing to do"),
         (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit, --markdown and -o"),
         (
             ["--junit", "/missing/x.xml"],
@@ -892,6 +903,7 @@ HEAD = {"schema": 1, "torch": "2.13.0", "python": "3.11", "platform": "Linux"}
         ({**HEAD, "cells": [{**CELL, "trace": "abc"}]}, ": traces: no field 'abc'"),
         ({**HEAD, "cells": [], "asked": 3}, ": 'asked' is of type int, not dict"),
         ({**HEAD, "cells": [], "asked": {"races": ["a", 3]}}, ": asked: 'races[1]' is of type int, not str"),
+        ({**HEAD, "cells": [], "asked": {"times": "3"}}, ": asked: 'times' is of type str, not int"),
         ({**HEAD, "cells": [], "seams": {"a": "x"}}, ": seams: 'a' is of type str, not list"),
     ],
 )
@@ -920,7 +932,7 @@ def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
         (NONE, "FAILS" if SHOWS else "HOLDS"),
         ("lock", "HOLDS"),
     ]
-    assert document["asked"] == {"races": [RACE], "fixes": ["lock"]}
+    assert document["asked"] == {"races": [RACE], "fixes": ["lock"], "times": 2, "searched": False}
     # What it wrote can be judged again elsewhere ...
     done = command("gate", "--from", str(target), env=NOWHERE)
     assert done.returncode == 0, done.stdout

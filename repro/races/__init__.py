@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 THREADS, PROCESSES, CUDA = "threads", "processes", "cuda"
 GROUPS = (THREADS, PROCESSES, CUDA)
+# How the name of a race ends in which a thread is another library's, which no guard of the user's is around.
+FOREIGN = "-foreign"
 _FOLDERS = {THREADS: FOLDER, PROCESSES: FOLDER / PROCESSES, CUDA: FOLDER / CUDA}
 
 

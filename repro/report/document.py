@@ -44,7 +44,7 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
 def of_cells(
     command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = (), asked: Asked | None = None
 ) -> dict[str, Any]:
-    """The document of cells, and what the run was narrowed to where that is known."""
+    """The document of cells, and what the run was to do where that is known."""
     narrowed = {} if asked is None else {"asked": plain(dataclasses.asdict(asked))}
     return envelope(command, torch, {**narrowed, "cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
 
@@ -138,6 +138,7 @@ def of_audit(found: Audited) -> dict[str, Any]:
             "by": "search" if found.origin is None else "recorded schedule",
             "recorded_of": [] if found.origin is None else [each.race for each in found.origin.recordings],
             "races": found.races,
+            "fixes": found.holding,
             "text": found.how,
         }
     beside = None

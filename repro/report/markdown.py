@@ -25,10 +25,10 @@ def gate(answer: Gate) -> str:
     ]
     if answer.notes:
         parts.append("\n".join(f"* {_text(note)}" for note in answer.notes))
-    if answer.red:
+    if answer.told:
         rows = [
             [str(change.word), place(change), _text(change.text), f"<{change.upstream}>" if change.upstream else ""]
-            for change in answer.red
+            for change in answer.told
         ]
         parts.append(_table(["", "cell", "what", "upstream"], rows))
     if answer.gained:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.version import Version
 from rich.console import Capture, Console
 from rich.table import Table
 from rich.text import Text
@@ -20,13 +19,12 @@ from repro.expectations import PROCESSES
 from repro.experiment import Experiment, Observation
 from repro.exploring import Searched
 from repro.fixes import NONE
-from repro.gate import Change, Gate, Word
+from repro.gate import Change, Gate, Span, Word
 from repro.interleave.replay import Replay
 from repro.outcome import Kind
 from repro.recording import Recording, unproven
 from repro.report import document
-from repro.results import Seen
-from repro.surface import Difference, Inventory, counts, judgement, releases
+from repro.surface import KINDS, Difference, Inventory, counts, judgement, releases
 from repro.verdict import Cell, Standing, Verdict, standing, stayed_away
 
 _STYLE = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -153,7 +151,7 @@ def gate(console: Console, answer: Gate) -> None:
     line(f"torch {answer.torch} against {answer.against}")
     for note in answer.notes:
         line(f"  note: {note}")
-    for change in answer.red:
+    for change in answer.told:
         line("  ", (str(change.word), _WORDS[change.word]), f" {place(change)}: {change.text}")
     for name in answer.gained:
         line(f"  gained seam {name}")
@@ -186,20 +184,21 @@ def surface_lines(difference: Difference) -> list[str]:
     return lines
 
 
-def bisected(console: Console, race: str, found: Mapping[str, Sequence[tuple[Version, Seen]]]) -> None:
-    """The releases at which a race began to come to something, a line for each column."""
+def bisected(console: Console, race: str, found: Mapping[str, Sequence[Span]]) -> None:
+    """What a race came to over the recorded releases, a line for each column."""
     for fix, line in found.items():
-        steps = [f"{seen.outcome} from {version}" for version, seen in line]
-        for number, (_, seen) in enumerate(line):
-            if number and line[number - 1][1].outcome is seen.outcome:
-                steps[number] += f" in another way: {seen.signature}"
+        steps = [f"{span.seen.outcome} on {span}" for span in line]
+        for number, span in enumerate(line):
+            if number and line[number - 1].seen.outcome is span.seen.outcome:
+                steps[number] += f" in another way: {span.seen.signature}"
         console.print(f"{_under(race, fix)}: {', '.join(steps)}", markup=False, soft_wrap=True)
     if not any(len(line) > 1 for line in found.values()):
         console.print("nothing changed over the recorded releases" if found else f"nothing is recorded of {race}")
 
 
 _WORDS = {word: "yellow" if word in (Word.LOST, Word.INCONCLUSIVE) else "red" for word in Word} | {
-    Word.BETTER: "green"
+    Word.BETTER: "green",
+    Word.SAME: "green",
 }
 
 
@@ -259,6 +258,9 @@ def difference(console: Console, difference: Difference) -> None:
     others = Counter(change.kind for change in difference.changes if not change.suspect)
     rest = ", ".join(f"{count} {kind}" for kind, count in others.items()) or "nothing"
     console.print(f"{len(difference.suspects)} changes of suspects; of the rest {rest}", soft_wrap=True)
+    for kind, meaning in KINDS.items():
+        if kind in difference.counts:
+            console.print(f"  {kind}: {meaning}", soft_wrap=True)
 
 
 def searched(console: Console, found: Searched) -> None:
@@ -292,6 +294,8 @@ def audited(console: Console, found: Audited) -> None:
     line("  each call went backward" if found.trains else "  under no_grad: audited for inference")
     if found.shown is not None:
         line(f"  {found.how}")
+        if found.holding:
+            line(f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)")
         line(f"  schedule: {found.shown.schedule}")
         interleaving(console, found.shown)
     if found.beside is None:

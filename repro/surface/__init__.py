@@ -19,11 +19,12 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from repro.expectations import fixtures
-from repro.surface.diff import Difference, between
+from repro.surface.diff import KINDS, Difference, between
 from repro.surface.inventory import Global, Inventory, Nothing, counts, dumps, loads, take
 from repro.torch_names import entries
 
 __all__ = [
+    "KINDS",
     "BadSurface",
     "Difference",
     "Global",

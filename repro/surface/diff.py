@@ -8,9 +8,17 @@ from dataclasses import dataclass
 
 from repro.surface.inventory import Global, Inventory
 
-# In the order in which they deserve a look. ``moved`` is a global of the process that now belongs to a thread or a
-# context; ``shared`` the other way round.
-KINDS = ("new", "shared", "worse", "writer", "reader", "moved", "better", "gone")
+# The kinds of change, in the order in which they deserve a look.
+KINDS = {
+    "new": "was not there, or not as the process's",
+    "shared": "belonged to a thread or a context, and belongs to the process now",
+    "worse": "is changed in a more dangerous way: for a while and put back, or by more functions",
+    "writer": "one more function writes it",
+    "reader": "one more function reads it",
+    "moved": "belonged to the process, and belongs to a thread or a context now",
+    "better": "is changed in a less dangerous way",
+    "gone": "is not there any more",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Difference:
 def between(old: Inventory, new: Inventory) -> Difference:
     found = sorted(
         _changes(old, new),
-        key=lambda change: (not change.suspect, KINDS.index(change.kind), change.name, change.what),
+        key=lambda change: (not change.suspect, [*KINDS].index(change.kind), change.name, change.what),
     )
     return Difference(old.torch, new.torch, tuple(found))
 

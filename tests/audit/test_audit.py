@@ -61,11 +61,15 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert text.startswith("threaded_inference:attention, 2 threads: FAILS (error)\n  second: KeyError: 'custom'\n")
     assert "under no_grad" in text
     assert found.races == ["mask-metadata-error", "mask-metadata-foreign"]
+    assert "lock" in found.holding
+    assert "dynamic" not in found.holding
+    assert f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)\n" in text
     assert f"  the race {' or '.join(found.races)}, met by its recorded schedule, told of these threads\n" in text
     file = tmp_path / "broken.json"
     document.write(document.of_audit(found), str(file))
     written = json.loads(file.read_text())["found"]
     assert (written["by"], written["races"], written["text"]) == ("recorded schedule", found.races, found.how)
+    assert written["fixes"] == found.holding
     assert found.how in html.load(str(file)).own[0].reason
     recorded = recording.load(str(file), here.torch)
     replayed = here.perform(recorded.experiment())
@@ -104,6 +108,7 @@ def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
     found = Audited(Target("a", "b"), 2, "bounded", 0, *rest, origin=Origin((known,), "second"))
 
     assert found.races == []
+    assert found.holding == []
     assert found.how == (
         "met by the recorded schedule of mask-metadata-error (error), told of these threads, second in its second "
         "call; here it fails in another way"

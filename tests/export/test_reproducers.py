@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from repro import export, races
-from repro.expectations import expected, fixtures
+from repro.expectations import expected, fixtures, recorded
 from repro.export.script import name
 from repro.export.trial import Trial, run
 from repro.fixes import NONE
@@ -38,6 +38,15 @@ def test_every_form_has_one_and_nothing_else_does():
 
 def test_every_race_between_threads_has_a_form():
     assert sorted(set(races.names(races.THREADS)) - set(RACES)) == []
+
+
+def test_every_race_of_processes_that_shows_has_a_form():
+    shown = {
+        race
+        for race in races.names(races.PROCESSES)
+        if any(outcome is not Kind.OK for _, outcome in recorded(race, NONE))
+    }
+    assert sorted(shown - set(RACES)) == []
 
 
 @pytest.mark.parametrize("race", RACES)

@@ -88,6 +88,7 @@ SIGNS = {
     r"left torch.compiler._is_(compiling|exporting)_flag": "is-compiling-left",
     r"left torch._dynamo.eval_frame._stance": "stance-left",
     r"dense .*stance.*": "stance-leak",
+    r"crash .*reset.*": "reset-crash",
 }
 
 
@@ -474,8 +475,8 @@ def failed(observation: Observation, serial: set[str]) -> bool:
 @dataclass
 class Failure:
     signature: dict[str, Any]
-    schedule: Schedule
     reason: str
+    schedule: Schedule | None = None
     runs: int = 0
 
 
@@ -524,6 +525,9 @@ class Sweep:
             observation = self._one(Replay(schedule))
             depth = len(preemptions(schedule, first))
             counts[max(depth, 1)] += 1
+            if not observation.steps:
+                # A crash: there is nothing below it.
+                continue
             if Schedule.of(observation.steps) != schedule:
                 self.strayed.append(str(schedule))
                 continue
@@ -562,29 +566,31 @@ class Sweep:
         self.outcomes[str(kind)] += 1
         if failing or not observation.conclusive:
             made = signature(observation, self.serial)
-            schedule = getattr(strategy, "schedule", Schedule())
+            # A crash leaves no steps, so that nobody knows where PCT has switched.
+            schedule = getattr(strategy, "schedule", None)
             if observation.steps:
                 schedule = Schedule.of(observation.steps)
-            failure = self.failures.setdefault(
-                json.dumps(made), Failure(made, schedule, observation.outcome.reason[:200])
-            )
+            failure = self.failures.setdefault(json.dumps(made), Failure(made, observation.outcome.reason[:200]))
             failure.runs += 1
             failure.schedule = min(failure.schedule, schedule, key=self._size)
         return observation
 
-    def _size(self, schedule: Schedule) -> tuple[int, int]:
+    def _size(self, schedule: Schedule | None) -> tuple[int, int]:
+        if schedule is None:
+            return sys.maxsize, 0
         return len(preemptions(schedule, self.pair[0])), len(schedule)
 
     def _sorted(self) -> list[Failure]:
         return sorted(self.failures.values(), key=lambda one: (*self._size(one.schedule), json.dumps(one.signature)))
 
     def _described(self, failure: Failure) -> dict[str, Any]:
-        again = [signature(self.run(Replay(failure.schedule)), self.serial) for _ in range(REPLAYS)]
+        known = failure.schedule is not None
+        again = [signature(self.run(Replay(failure.schedule)), self.serial) for _ in range(REPLAYS) if known]
         return {
             **failure.signature,
-            "schedule": str(failure.schedule),
+            "schedule": str(failure.schedule) if known else None,
             "runs": failure.runs,
-            "replays": f"{again.count(failure.signature)} of {REPLAYS}",
+            "replays": f"{again.count(failure.signature)} of {len(again)}",
             "reason": failure.reason,
         }
 

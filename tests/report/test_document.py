@@ -67,7 +67,7 @@ def test_the_document_of_cells_says_what_was_asked_for():
         made = document.of_cells("gate", "2.13.0", [cell], asked=asked)
         assert json.loads(json.dumps(made)) == made
         assert results.of_document(made).asked == asked
-    assert made["asked"] == {"races": None, "fixes": None}
+    assert made["asked"] == {"races": None, "fixes": None, "times": None, "searched": None}
 
 
 def test_a_cell_of_which_nothing_is_known_says_so():
