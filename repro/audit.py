@@ -376,6 +376,14 @@ class Origin:
     warm: str = ""
 
 
+# A frame of a traceback, and the files that a module can be.
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s+(?P<source>.*)')
+
+
+def _file(module: str) -> str:
+    return rf"(.*/)?{re.escape(module)}(\.py|/__init__\.py)"
+
+
 @dataclass(frozen=True)
 class Audited:
     """A verdict about a callable. ``shown`` is the run that breaks it; ``recorded`` schedules came before the search.
@@ -408,6 +416,17 @@ class Audited:
         if self.shown is None or self.origin is None:
             return []
         return [each.race for each in self.origin.recordings if each.alike(self.shown)]
+
+    @property
+    def raised_at(self) -> str:
+        """The line of the callable's module that the error passed last; empty where it passed none."""
+        errors = {} if self.shown is None else self.shown.outcome.details.get("errors", {})
+        module = self.target.module.replace(".", "/")
+        for error in errors.values():
+            own = [each for each in _FRAME.finditer(error["traceback"]) if re.fullmatch(_file(module), each["file"])]
+            if own:
+                return "{file}:{line} in {name}: {source}".format(**own[-1].groupdict())
+        return ""
 
     @property
     def holding(self) -> list[str]:
@@ -614,7 +633,9 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
     if verdict is Verdict.INCONCLUSIVE and found.promise.switches and not (found.failures or found.inconclusive):
         if found.schedules < found.budget:
             return verdict, "some runs did not follow their schedule: what lies below these is unknown"
-        return verdict, f"{found.budget} schedules are not all with one switch; give a larger --budget"
+        # One for each place of the first run and each thread that could go on there.
+        enough = 1 + found.steps * (threads - 1)
+        return verdict, f"{found.budget} schedules are not all with one switch; a --budget of {enough} is enough"
     if verdict is Verdict.HOLDS:
         reason = f"{reason} ({threads} threads); the {finder.ran} recorded schedules that break other code ran too"
     return verdict, reason

@@ -139,6 +139,7 @@ def of_audit(found: Audited) -> dict[str, Any]:
             "recorded_of": [] if found.origin is None else [each.race for each in found.origin.recordings],
             "races": found.races,
             "fixes": found.holding,
+            "raised_at": found.raised_at,
             "text": found.how,
         }
     beside = None

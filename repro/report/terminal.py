@@ -92,6 +92,9 @@ def cell(console: Console, cell: Cell) -> None:
 def interleaving(console: Console, observation: Observation) -> None:
     """A column per thread, time running down; ``>`` marks where the turn went to another thread."""
     threads = list(dict.fromkeys(step.thread for step in observation.steps))
+    if len(threads) == 1:
+        # Nobody to interleave with.
+        return
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
     for thread in threads:
         table.add_column(thread, no_wrap=True)
@@ -293,6 +296,8 @@ def audited(console: Console, found: Audited) -> None:
     line(f"  {found.strategy}, seed {found.seed}: {found.exploration}")
     line("  each call went backward" if found.trains else "  under no_grad: audited for inference")
     if found.shown is not None:
+        if found.raised_at:
+            line(f"  raised at {found.raised_at}")
         line(f"  {found.how}")
         if found.holding:
             line(f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,7 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert text.startswith("threaded_inference:attention, 2 threads: FAILS (error)\n  second: KeyError: 'custom'\n")
     assert "under no_grad" in text
     assert found.races == ["mask-metadata-error", "mask-metadata-foreign"]
+    assert re.search(r"^  raised at threaded_inference\.py:\d+ in attention: \w", text, re.MULTILINE)
     assert "lock" in found.holding
     assert "dynamic" not in found.holding
     assert f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)\n" in text
@@ -178,6 +180,15 @@ def test_a_budget_that_is_too_small_is_inconclusive_and_names_the_floor(here):
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "the budget is too small" in found.reason
     assert found.exploration.threads == 3
+
+
+def test_a_budget_that_leaves_schedules_out_says_how_large_a_one_does_not(here):
+    found = audit(here, "threaded_inference_mended:attention", budget=2)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    enough = re.fullmatch(r"2 schedules are not all with one switch; a --budget of (\d+) is enough", found.reason)
+    assert enough is not None, found.reason
+    # That loop has 37, and places at which the other thread cannot go on.
+    assert 37 <= int(enough[1]) <= 64
 
 
 def test_threads_that_meet_no_point_are_inconclusive(here):
