@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,24 +19,32 @@ def inventory(laboratory: Laboratory) -> tuple[set[Path], set[psutil.Process]]:
     return kept, set(psutil.Process().children(recursive=True))
 
 
-# It looks at all that is in the cache directory, where tests beside it are at work.
-@pytest.mark.nightly
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A laboratory with a cache directory of its own: in the shared one the tests beside this are at work."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REPRO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        with Laboratory() as laboratory:
+            yield laboratory
+
+
+@pytest.mark.xdist_group("left behind")
 @pytest.mark.parametrize(
     ("race", "fix", "kind"),
     [
         # Killed while it holds the lock file of the fix, with its temporary file in the cache.
-        ("writer-killed", "file-lock", Kind.OK),
-        ("writer-killed", "own-directory", Kind.OK),
+        pytest.param("writer-killed", "file-lock", Kind.OK, marks=pytest.mark.nightly),
+        pytest.param("writer-killed", "own-directory", Kind.OK, marks=pytest.mark.nightly),
         ("fork-while-compiling", "file-lock", Kind.HANG),
     ],
 )
 def test_nothing_is_left_of_a_process_that_hangs_or_is_killed(
-    race: str, fix: str, kind: Kind, laboratory: Laboratory
+    race: str, fix: str, kind: Kind, alone: Laboratory
 ) -> None:
     # The first run warms the sandbox up and fills the seeds.
-    laboratory.perform(Experiment(race="writer-killed"))
-    before = inventory(laboratory)
-    run = laboratory.perform(Experiment(race=race, fix=fix))
+    alone.perform(Experiment(race="writer-killed"))
+    before = inventory(alone)
+    run = alone.perform(Experiment(race=race, fix=fix))
 
     assert run.outcome.kind is kind, run.outcome.reason
-    assert inventory(laboratory) == before
+    assert inventory(alone) == before
