@@ -16,7 +16,7 @@ import psutil
 from repro import fixes, preflight, races
 from repro.experiment import Experiment, Observation
 from repro.oracles.memory import preload
-from repro.outcome import Kind
+from repro.outcome import Kind, Outcome
 from repro.sandbox import Ended, Sandbox
 
 # Seconds that one run may take; a usual one takes one or two. It bounds a hang; no verdict depends on its value.
@@ -90,6 +90,13 @@ class Laboratory:
 
     def perform(self, experiment: Experiment) -> Observation:
         """Perform one experiment; whatever happens to the process becomes its outcome."""
+        seen = self._performed(experiment)
+        if seen.failed and preflight.full(self.cache):
+            why = f"the disk of {self.cache} is full, so what failed says nothing: {seen.outcome.reason}"
+            return replace(seen, outcome=Outcome(Kind.INCONCLUSIVE, why))
+        return seen
+
+    def _performed(self, experiment: Experiment) -> Observation:
         if races.group(experiment.race) == races.PROCESSES:
             # What the processes of a run share is gone with it, however they end.
             with tempfile.TemporaryDirectory(prefix="run-", dir=self.cache) as folder:

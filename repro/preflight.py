@@ -24,6 +24,8 @@ from packaging.version import InvalidVersion, Version
 
 OLDEST_TORCH = Version("2.9")
 CACHE_VARIABLE = "REPRO_CACHE_DIR"
+# Bytes that must be free: for the kernels of a first run, and so that what fails in a run cannot be for want of them.
+ROOM, LITTLE = 256 * 2**20, 64 * 2**20
 
 
 class NotReady(Exception):
@@ -118,7 +120,18 @@ def cache_directory(torch: str) -> Path:
         raise NotReady(
             f"cannot write the cache directory {directory}: {error.strerror}; set {CACHE_VARIABLE} to a writable one"
         ) from None
+    free = shutil.disk_usage(directory).free
+    if free < ROOM:
+        raise NotReady(
+            f"the disk of the cache directory {directory} is full: {free >> 20} MiB are free, and a run may take "
+            f"{ROOM >> 20}; make room, or set {CACHE_VARIABLE} to a directory on another disk"
+        )
     return directory
+
+
+def full(directory: Path) -> bool:
+    """Whether the disk of ``directory`` has so little room left that a compile may have failed for it."""
+    return shutil.disk_usage(directory).free < LITTLE
 
 
 def check() -> tuple[str, Path]:

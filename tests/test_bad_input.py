@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_line import ROOT, environment, refused
 
-from repro import fixes, races, results
+from repro import fixes, preflight, races, results
 from repro.expectations import fixtures
+from repro.experiment import Experiment
+from repro.outcome import Kind
 from repro.report import document
 
 RACE = "tracing-flag-leak"
@@ -145,6 +149,23 @@ def test_a_cache_directory_that_cannot_be_written(tmp_path):
         assert line.startswith(f"cannot write the cache directory {place}/")
         assert why in line
         assert line.endswith("set REPRO_CACHE_DIR to a writable one")
+
+
+def test_a_disk_without_room_for_the_kernels_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=preflight.ROOM - 1))
+    with pytest.raises(preflight.NotReady, match="is full: 255 MiB are free, and a run may take 256; make room, or"):
+        preflight.cache_directory("2.13.0")
+
+
+def test_what_fails_while_the_disk_is_full_says_nothing(laboratory, monkeypatch):
+    # On every release that is known.
+    experiment = Experiment(race="patcher-bystander")
+    assert laboratory.perform(experiment).failed
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=preflight.LITTLE - 1))
+    full = laboratory.perform(experiment)
+    assert full.outcome.kind is Kind.INCONCLUSIVE
+    assert f"the disk of {laboratory.cache} is full, so what failed says nothing: " in full.outcome.reason
 
 
 # ---- torch -------------------------------------------------------------------------------------------------------
