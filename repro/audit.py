@@ -25,7 +25,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from repro import fixes, recording
+from packaging.version import Version
+
+from repro import fixes, recording, results
 from repro.expectations import expected, fixtures
 from repro.experiment import Experiment, Observation
 from repro.exploring import STRATEGIES as SEARCHES
@@ -376,12 +378,8 @@ class Origin:
     warm: str = ""
 
 
-# A frame of a traceback, and the files that a module can be.
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s+(?P<source>.*)')
-
-
-def _file(module: str) -> str:
-    return rf"(.*/)?{re.escape(module)}(\.py|/__init__\.py)"
+# A frame of a traceback; of generated code there is no source.
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)(?:\n    (?P<source>\S.*))?')
 
 
 @dataclass(frozen=True)
@@ -421,16 +419,23 @@ class Audited:
     def raised_at(self) -> str:
         """The line of the callable's module that the error passed last; empty where it passed none."""
         errors = {} if self.shown is None else self.shown.outcome.details.get("errors", {})
+        # A traceback names files from where Python finds them.
         module = self.target.module.replace(".", "/")
         for error in errors.values():
-            own = [each for each in _FRAME.finditer(error["traceback"]) if re.fullmatch(_file(module), each["file"])]
-            if own:
+            frames = _FRAME.finditer(error["traceback"])
+            if own := [frame for frame in frames if frame["file"] in (f"{module}.py", f"{module}/__init__.py")]:
                 return "{file}:{line} in {name}: {source}".format(**own[-1].groupdict())
         return ""
 
     @property
     def holding(self) -> list[str]:
-        """The fixes that are known to hold, on this release, against what it has: none where nothing is recorded."""
+        """The fixes that are recorded as holding, on this release, against what it has.
+
+        None where nothing is recorded of it: of a release, of a device, of training.
+        """
+        version = Version(Version(self.torch).public)
+        if self.trains or {*self.experiment.devices} != {"cpu"} or not results.best(results.recorded(), version, ""):
+            return []
 
         def holds(fix: str, race: str) -> bool:
             known = expected(race, fix, self.torch)
@@ -597,6 +602,11 @@ class _Aimed:
         return None if given is None else (self._aimed or {})[given.schedule]
 
     @property
+    def left(self) -> int:
+        """How many schedules are still to be handed out, so far as they are known."""
+        return len(self._left) + (self._then.left if isinstance(self._then, Bounded) else 0)
+
+    @property
     def promise(self) -> Promise:
         return self._then.promise
 
@@ -633,8 +643,7 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
     if verdict is Verdict.INCONCLUSIVE and found.promise.switches and not (found.failures or found.inconclusive):
         if found.schedules < found.budget:
             return verdict, "some runs did not follow their schedule: what lies below these is unknown"
-        # One for each place of the first run and each thread that could go on there.
-        enough = 1 + found.steps * (threads - 1)
+        enough = found.schedules + finder.left
         return verdict, f"{found.budget} schedules are not all with one switch; a --budget of {enough} is enough"
     if verdict is Verdict.HOLDS:
         reason = f"{reason} ({threads} threads); the {finder.ran} recorded schedules that break other code ran too"

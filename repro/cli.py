@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from repro.gate import Gate, Look
+    from repro.gate import Gate
     from repro.outcome import Kind
-    from repro.results import Asked, Report
+    from repro.results import Asked, Look, Report
     from repro.verdict import Cell, Standing
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -605,14 +605,14 @@ def _gate(options: argparse.Namespace) -> int:
     results.recorded(results.apart())
     yardstick = results.find(options.against) if options.against else None
     codes = []
-    for content, report, looks in _reports(options):
+    for content, report in _reports(options):
         narrowed = _narrowed(options, report)
-        answer = _judge(narrowed, report, yardstick, looks)
+        answer = _judge(narrowed, report, yardstick)
         _show(options, answer, content)
         if options.update:
             for path in gate.acknowledge(report, _link):
                 _console(options).print(f"written: {path}", markup=False, soft_wrap=True)
-            answer = _judge(narrowed, report, yardstick, looks)
+            answer = _judge(narrowed, report, yardstick)
         codes.append(_exit(answer.standing))
     return max(codes)
 
@@ -631,7 +631,7 @@ def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace
     return argparse.Namespace(**{**vars(options), **named})
 
 
-def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None, looks: Sequence[Look]) -> Gate:
+def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None) -> Gate:
     from repro import gate, results
     from repro.verdict import places
 
@@ -654,35 +654,33 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
     old = known.report.version if known.report else report.version
     surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
     notes = [*_left_out(options, report.asked), *unknown]
-    return gate.compare(known, report, wanted, looks=looks, notes=notes, surface=surface)
+    return gate.compare(known, report, wanted, notes=notes, surface=surface)
 
 
+_JUDGING = ("races", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown")
 # Of the gate's options, which have nothing to do beside which.
 _IDLE = {
     "reports": ("torch_spec", "quick", "n", "budget"),
     "quick": ("budget",),
-    "bisect": ("races", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown"),
+    "bisect": _JUDGING,
+    "releases": ("bisect", "fixes", *_JUDGING),
+    "decision": ("releases", "bisect", "fixes", *_JUDGING),
 }
-_IDLE["releases"] = _IDLE["decision"] = ("bisect", "fixes", *_IDLE["bisect"])
-_IDLE["decision"] += ("releases",)
+# Where an option is not spelled as it is stored.
+_SPELLED = {"reports": "--from", "races": "--race", "fixes": "--fix", "torch_spec": "--torch-spec", "n": "-n"}
 
 
 def _check_gate(options: argparse.Namespace) -> None:
     from repro import expectations
 
-    spelled = {"reports": "from", "races": "race", "fixes": "fix", "torch_spec": "torch-spec", "n": "-n"}
-
-    def named(option: str) -> str:
-        name = spelled.get(option, option)
-        return name if name.startswith("-") else f"--{name}"
-
-    for given, idle in _IDLE.items():
-        if getattr(options, given) and (idle_ones := [option for option in idle if getattr(options, option)]):
-            raise _Usage(f"with {named(given)} {', '.join(map(named, idle_ones))} has nothing to do: leave it out")
-    if options.update and (expectations.fixtures().parent / "__init__.py").is_file():
+    for given, others in _IDLE.items():
+        if getattr(options, given) and (idle := [other for other in others if getattr(options, other)]):
+            spelled = [_SPELLED.get(name, f"--{name}") for name in (given, *idle)]
+            raise _Usage(f"beside {spelled[0]} there is nothing to do for {', '.join(spelled[1:])}: leave it out")
+    if options.update and expectations.installed():
         raise _Usage(
-            f"--update writes what this project holds to be known, and {expectations.fixtures()} is an installed "
-            "package, whose next installation would take it back: use a checkout"
+            f"--update writes what this project holds to be known, and the next installation would replace "
+            f"{expectations.fixtures()}: run it in a checkout"
         )
     _check_named(options.races, options.fixes)
     if options.bisect:
@@ -716,15 +714,15 @@ def _suited(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [race for race in names if groups[races.group(race)]]
 
 
-def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Report, list[Look]]]:
-    """What is to be judged: the document, the report in it, and what was searched."""
+def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Report]]:
+    """What is to be judged: the document, and the report in it."""
     from repro import results
     from repro.report import document
 
     if options.reports:
         for file in options.reports:
             report = results.load(file)
-            yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report, []
+            yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report
         return
     times = options.n or (1 if options.quick else 3)
     torch, cells = _measure(
@@ -733,8 +731,11 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     looks = [] if options.quick else _look(options, cells)
     seeds = [] if options.quick else [0]
     asked = _asked(options, times=times, searched=not options.quick)
-    content = document.of_cells("gate", torch, cells, seeds=seeds, asked=asked)
-    yield content, results.of_document(content), looks
+    content = {
+        **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked),
+        "looks": [document.plain(vars(look)) for look in looks],
+    }
+    yield content, results.of_document(content)
 
 
 def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
@@ -815,14 +816,19 @@ def _recorded(options: argparse.Namespace) -> int:
             sys.stdout.write(page)
         _write(options, document.envelope("gate", None, {"markdown": page}, seeds=[]))
         return OK
+    for fix in options.fixes or ():
+        fixes.check(fix, races.group(options.bisect))
     chosen = columns(options.bisect, options.fixes or fixes.names(), controls=options.fixes is None)
     changes = gate.bisect(records, options.bisect, chosen)
+    # Records apart are of few releases: they are asked about what the others do not know.
+    unknown = [fix for fix in chosen if fix not in changes]
+    changes |= gate.bisect(results.recorded(results.apart()), options.bisect, unknown)
     terminal.bisected(_console(options), options.bisect, changes)
     content = {
         "race": options.bisect,
         "changes": {
             fix: [
-                {"torch": str(span.first), "until": str(span.last), "outcome": span.seen.outcome.value}
+                {"torch": str(span.first), "last": str(span.last), "outcome": span.seen.outcome.value}
                 for span in line
             ]
             for fix, line in changes.items()
@@ -830,7 +836,7 @@ def _recorded(options: argparse.Namespace) -> int:
     }
     _write(options, document.envelope("gate", None, content, seeds=[]))
     releases = {record.version for record in records if any(race == options.bisect for race, _ in record.cells)}
-    return OK if len(releases) > 1 else INCONCLUSIVE
+    return OK if len(releases) > 1 and all(fix in changes for fix in options.fixes or ()) else INCONCLUSIVE
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -49,10 +49,17 @@ class Expected:
     upstream: str | None
 
 
+_INSTALLED = Path(__file__).parent / "fixtures"
+
+
+def installed() -> bool:
+    """Whether this is an installed package, and no checkout."""
+    return _INSTALLED.is_dir()
+
+
 def fixtures() -> Path:
     """The fixtures: inside the package where it is installed, beside it in a checkout."""
-    inside = Path(__file__).parent / "fixtures"
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "fixtures"
+    return _INSTALLED if installed() else Path(__file__).parent.parent / "fixtures"
 
 
 def expected(race: str, fix: str, torch: str, folder: Path | None = None) -> Expected | None:

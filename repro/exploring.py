@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from repro.expectations import expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
-from repro.gate import Look
 from repro.interleave.bounded import Bounded
 from repro.interleave.exploration import Exploration
 from repro.interleave.explore import explore
@@ -23,6 +22,7 @@ from repro.interleave.search import Search
 from repro.interleave.shrink import Case, Shrunk, Unsteady, shrink
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
+from repro.results import Look
 from repro.verdict import Cell, Verdict, columns
 
 STRATEGIES: dict[str, Callable[[int], Search]] = {

@@ -8,6 +8,7 @@ by its exception type, the torch frame and, on the same Python, the seam trace; 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,7 +25,7 @@ from repro.results import Place, Report, Seen
 from repro.surface import Difference
 from repro.verdict import Standing
 
-ACKNOWLEDGE = "acknowledge with gate --update"
+ACKNOWLEDGE = "acknowledge with gate --update" + (", in a checkout" if expectations.installed() else "")
 
 
 class Word(str, Enum):
@@ -78,15 +79,6 @@ SEAM = "seam"
 SEARCH = "search"
 # So many cells are named though nothing is wrong with them: somebody has asked for them by name.
 FEW = 12
-
-
-@dataclass(frozen=True)
-class Look:
-    """A search for a race that its recorded schedule does not show; ``found`` is a schedule that does."""
-
-    race: str
-    text: str
-    found: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,20 +186,18 @@ def compare(
     report: Report,
     places: Iterable[Place],
     *,
-    looks: Iterable[Look] = (),
     notes: Iterable[str] = (),
     surface: Difference | None = None,
 ) -> Gate:
     """Every cell of ``places`` against the yardstick, and the seams; nothing is left out in silence.
 
-    ``looks`` are searches for races that stayed away, ``surface`` what :func:`upgrade` found.
+    ``surface`` is what :func:`upgrade` found.
     """
     wanted = list(dict.fromkeys(places))
     cells = [_cell(place, known, report) for place in wanted]
-    looks = list(looks)
     elsewhere = [
         Change(look.race, SEARCH, Word.WORSE, f"appears by another schedule, {look.found}: {look.text}")
-        for look in looks
+        for look in report.looks
         if look.found
     ]
     lost, gained = _seams(known.report, report, {race for race, _ in wanted})
@@ -219,7 +209,7 @@ def compare(
         changes=(*cells, *elsewhere, *(Change(SEAM, name, Word.LOST, f"seam {name} {gone}") for name in lost)),
         gained=tuple(gained),
         meaning=tuple(_meaning(cells, known)),
-        notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in looks if not look.found)),
+        notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in report.looks if not look.found)),
         surface=surface,
     )
 
@@ -335,13 +325,14 @@ def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
         holds = [race for race, cell in mine.items() if race in shows and cell.now == Kind.OK.value]
         needless = [race for race in held if race in gone]
         unasked = [race for race in ever if race not in mine and everything.get((race, fix)) is Kind.OK]
-        none_left = not holds and len(needless) == len(held)
-        if needless and none_left and not unasked:
+        if needless and not holds and not unasked and len(needless) == len(held):
             said.append(f"can go: all {len(held)} races that it held against are gone")
         elif needless:
-            more = f"not asked about {len(unasked)} more races that it held against"
-            rest = more if none_left else f"still holds against {len(holds)}"
-            said.append(f"no longer needed against {', '.join(needless)}; {rest}")
+            said.append(f"no longer needed against {', '.join(needless)}")
+            if holds:
+                said.append(f"still holds against {len(holds)}")
+            elif unasked:
+                said.append(f"not asked about {len(unasked)} more races that it held against")
         if said:
             yield f"{fix}: {'; '.join(said)}"
     if gone and not shows and bare.keys() >= set(ever):
@@ -423,17 +414,25 @@ class Span:
 
 
 def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[str, list[Span]]:
-    """By column, what ``race`` came to over the recorded releases; the oldest stands first."""
+    """By column, what ``race`` came to over the recorded releases; the oldest stands first.
+
+    Of a release that is recorded on several Pythons that one counts which most releases are recorded on: a change
+    must be one of torch.
+    """
+    pythons = Counter(record.minor for record in records)
     found: dict[str, list[Span]] = {}
+    before = None
     for version in sorted({record.version for record in records}):
         for fix in fixes:
-            own = [record for record in records if record.version == version and (race, fix) in record.cells]
-            if not own:
+            own = [record for record in records if (race, fix) in record.cells]
+            record = results.best(own, version, max(pythons, key=lambda python: pythons[python]))
+            if record is None:
                 continue
-            seen = own[-1].cells[race, fix]
+            seen = record.cells[race, fix]
             line = found.setdefault(fix, [])
-            if line and line[-1].seen.signature == seen.signature:
+            if line and line[-1].last == before and line[-1].seen.signature == seen.signature:
                 line[-1] = replace(line[-1], last=version)
             else:
                 line.append(Span(version, version, seen))
+        before = version
     return found

@@ -72,10 +72,20 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Look:
+    """A search for a race that its recorded schedule does not show; ``found`` is a schedule that does."""
+
+    race: str
+    text: str
+    found: str | None = None
+
+
+@dataclass(frozen=True)
 class Report:
-    """All cells of one run; ``source`` is where it was read, and ``asked`` what the run was narrowed to.
+    """All cells of one run; ``source`` is where it was read, and ``asked`` what the run was to do.
 
     ``seams`` names by race the seams and torch locks that stood without a fix, which may bring locks of its own.
+    ``looks`` are the searches for races that stayed away.
     """
 
     torch: str
@@ -85,6 +95,7 @@ class Report:
     cells: Mapping[Place, Seen]
     source: str = "this run"
     asked: Asked = Asked()
+    looks: tuple[Look, ...] = ()
 
     @property
     def version(self) -> Version:
@@ -160,7 +171,16 @@ def _report(document: Any, source: str) -> Report:
         cells,
         source,
         _asked(document, source),
+        tuple(_looks(document, source)),
     )
+
+
+def _looks(document: Any, source: str) -> Iterable[Look]:
+    looks = required(document, "looks", list, source) if "looks" in document else []
+    for number, look in enumerate(looks, start=1):
+        where = f"{source}: look {number}"
+        found = required(look, "found", str, where) if isinstance(look, dict) and look.get("found") else None
+        yield Look(required(look, "race", str, where), required(look, "text", str, where), found)
 
 
 def _asked(document: Any, source: str) -> Asked:

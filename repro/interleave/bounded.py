@@ -61,6 +61,11 @@ class Bounded:
                     self._queue.append(child)
 
     @property
+    def left(self) -> int:
+        """How many schedules it knows of that it has not handed out; with one switch, after the first run, all."""
+        return len(self._queue)
+
+    @property
     def promise(self) -> Promise:
         through = not self._queue and not self._out and not self.strayed
         return Promise(exhausted=through, switches=self.switches)

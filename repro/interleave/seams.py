@@ -64,7 +64,7 @@ class Seams:
         self, seams: Iterable[Seam], *, code: Iterable[Any] = (), unseen: Callable[[], bool] | None = None
     ) -> None:
         self._seams = list(seams)
-        self._unseen = unseen or _seen
+        self._unseen = unseen or _nobody_compiles
         self._code = list(code)
         self._patches = Patches()
         self._callers: dict[str, _Inside] = {}
@@ -183,8 +183,7 @@ class Seams:
         return self._callers[target]
 
 
-def _seen() -> bool:
-    """Nothing but running code comes by."""
+def _nobody_compiles() -> bool:
     return False
 
 

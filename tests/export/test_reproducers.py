@@ -10,15 +10,16 @@ import pytest
 from repro import export, races
 from repro.expectations import expected, fixtures, recorded
 from repro.export.script import name
-from repro.export.trial import Trial, run
+from repro.export.trial import SAYS_NOTHING, Trial, run
 from repro.fixes import NONE
 from repro.outcome import Kind
 from repro.preflight import torch_version
 
 FOLDER = fixtures() / "reproducers"
 RACES = export.formed()
-# Run by day too: one that fails, one that leaves something behind, and one of a block mask.
-OFTEN = ["mask-metadata-error", "patcher-bystander", "tracing-flag-leak"]
+# Run by day too: one that fails, one that leaves something behind, one of a block mask, and one of processes.
+OFTEN = ["cache-wiped-writing", "mask-metadata-error", "patcher-bystander", "tracing-flag-leak"]
+OF_A_CACHE = [race for race in RACES if race.startswith("cache-")]
 
 
 def text(race: str) -> str:
@@ -46,6 +47,7 @@ def test_every_race_of_processes_that_shows_has_a_form():
         for race in races.names(races.PROCESSES)
         if any(outcome is not Kind.OK for _, outcome in recorded(race, NONE))
     }
+    assert shown
     assert sorted(shown - set(RACES)) == []
 
 
@@ -87,6 +89,16 @@ def test_it_shows_the_race_where_the_release_has_it(race):
     trial = run(text(race))
 
     assert right(race, trial), trial.output
+
+
+@pytest.mark.parametrize(
+    "race",
+    [race if race == "cache-read-only" else pytest.param(race, marks=pytest.mark.nightly) for race in OF_A_CACHE],
+)
+def test_where_nothing_is_cached_it_says_nothing(race):
+    trial = run(text(race), settings={"BACKEND": "eager"})
+
+    assert trial.code == SAYS_NOTHING, trial.output
 
 
 def missed(race: str) -> list[str]:

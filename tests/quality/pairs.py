@@ -88,7 +88,7 @@ SIGNS = {
     r"left torch.compiler._is_(compiling|exporting)_flag": "is-compiling-left",
     r"left torch._dynamo.eval_frame._stance": "stance-left",
     r"dense .*stance.*": "stance-leak",
-    r"crash .*reset.*": "reset-crash",
+    r"crash .*reset.* 11": "reset-crash",
 }
 
 
@@ -494,6 +494,7 @@ class Sweep:
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: dict[str, Failure] = field(default_factory=dict)
     strayed: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
 
     def sweep(self, switches: int) -> dict[str, Any]:
         begins = Schedule((Switch(self.pair[0], "start", 1, second(self.pair)),))
@@ -509,9 +510,10 @@ class Sweep:
                 "pct drawn": PCT_RUNS,
                 "pct not known before": pct,
             },
-            "exhausted": self.ran < self.budget and not self.strayed,
+            "exhausted": self.ran < self.budget and not self.strayed and not self.crashed,
             "outcomes": dict(sorted(self.outcomes.items())),
             **({"strayed": self.strayed} if self.strayed else {}),
+            **({"unknown below a crash": self.crashed} if self.crashed else {}),
             **({"changed by a serial order": sorted(self.serial)} if self.serial else {}),
             "failures": [self._described(failure) for failure in self._sorted()],
         }
@@ -525,8 +527,10 @@ class Sweep:
             observation = self._one(Replay(schedule))
             depth = len(preemptions(schedule, first))
             counts[max(depth, 1)] += 1
-            if not observation.steps:
-                # A crash: there is nothing below it.
+            if observation.outcome.kind is Kind.CRASH:
+                # It leaves no steps, so nobody knows what lies below it.
+                if depth < switches:
+                    self.crashed.append(str(schedule))
                 continue
             if Schedule.of(observation.steps) != schedule:
                 self.strayed.append(str(schedule))
