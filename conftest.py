@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests of one ``xdist_group`` share a worker: what they share is made once, and they never fight for a card's memory."""
+    """Tests of one ``xdist_group`` share a worker: they never fight for a card, and what they need is made once."""
     if config.getoption("dist", "no") == "load":
         config.option.dist = "loadgroup"
     if version := config.getoption("--torch-baseline"):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 OK, SHOWN, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 CPU = ("cpu",)
-# Schedules to search where nobody says how many.
-SEARCHED = 200
+# Where nobody says how many: schedules to search, and runs of an exported script.
+SEARCHED, TRIALS = 200, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,7 +133,11 @@ def _parser() -> argparse.ArgumentParser:
 
     run = _command(commands, "run", "one race, without a fix and with one")
     run.add_argument("race", metavar="RACE")
-    run.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own with the same functions")
+    run.add_argument(
+        "--fix",
+        metavar="F",
+        help="a fix by name, several joined with +, or a .py file of your own with the same functions",
+    )
     _device_option(run)
     run.set_defaults(command=_run)
 
@@ -212,9 +216,8 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "-n",
         type=_positive,
-        default=3,
         metavar="N",
-        help="how often to run the script, and each ablation (default: 3)",
+        help=f"how often to run the script, and each ablation (default: {TRIALS})",
     )
     export.add_argument(
         "--minimise",
@@ -610,8 +613,9 @@ def _gate(options: argparse.Namespace) -> int:
         answer = _judge(narrowed, report, yardstick)
         _show(options, answer, content)
         if options.update:
-            for path in gate.acknowledge(report, _link):
-                _console(options).print(f"written: {path}", markup=False, soft_wrap=True)
+            written = gate.acknowledge(report, _link)
+            for line in [f"written: {path}" for path in written] or ["nothing to write: all of it is known"]:
+                _console(options).print(line, markup=False, soft_wrap=True)
             answer = _judge(narrowed, report, yardstick)
         codes.append(_exit(answer.standing))
     return max(codes)
@@ -701,6 +705,9 @@ def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> 
         if any(map(fixes.is_file, fixes.parts(fix))):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
         fixes.check(fix)
+        groups = [races.group(race) for race in chosen or ()]
+        if groups and not any(fixes.suits(fix, group) for group in groups):
+            fixes.check(fix, groups[0])
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
@@ -925,6 +932,9 @@ def _export(options: argparse.Namespace) -> int:
 
     everything = options.race == "all"
     _check_catalogue(options.race)
+    if options.script_only and (options.n or options.minimise or options.c_trace):
+        raise _Usage("--script-only runs nothing, so there is nothing to do for -n, --minimise and --c-trace")
+    times = options.n or TRIALS
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
     recordings = [
@@ -936,12 +946,13 @@ def _export(options: argparse.Namespace) -> int:
     files = [_put(options.folder, script.file, script.text) for script in scripts]
     if options.script_only:
         console.print("\n".join(files), soft_wrap=True)
+        _write(options, document.envelope("export", None, {"race": options.race, "files": files}, seeds=[]))
         return OK
     with _progress() as progress:
-        bar = progress.add_task("runs", total=export.runs(options.n))
+        bar = progress.add_task("runs", total=export.runs(times))
         exported = export.export(
             recordings[0],
-            times=options.n,
+            times=times,
             smaller=options.minimise,
             native=options.c_trace,
             on_run=lambda: progress.advance(bar),
@@ -950,12 +961,12 @@ def _export(options: argparse.Namespace) -> int:
         _put(options.folder, exported.script.file, exported.script.text),
         _put(options.folder, "issue.md", exported.issue),
     ]
-    console.print(f"{options.race} on torch {exported.torch}: shown {exported.shown} of {options.n} times")
+    console.print(f"{options.race} on torch {exported.torch}: shown {exported.shown} of {times} times")
     for file in files:
         console.print(f"  {file}")
     content = {"race": options.race, "files": files, "said": [trial.said for trial in exported.trials]}
     _write(options, document.envelope("export", exported.torch, content, seeds=[]))
-    return OK if exported.shown == options.n or all(trial.clean for trial in exported.trials) else INCONCLUSIVE
+    return OK if exported.shown == times or all(trial.clean for trial in exported.trials) else INCONCLUSIVE
 
 
 def _put(folder: str, name: str, text: str) -> str:

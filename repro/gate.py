@@ -51,6 +51,8 @@ class Known:
     outcomes: Mapping[Place, Expected]
     report: Report | None = None
     notes: tuple[str, ...] = ()
+    # Another release: what differs from it is no news about this one, to be acknowledged or not.
+    other: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def other(report: Report) -> Known:
         f"torch {report.version} (Python {report.minor})",
         {place: Expected(seen.outcome, None) for place, seen in report.cells.items() if seen.conclusive},
         report,
+        other=True,
     )
 
 
@@ -201,7 +204,7 @@ def compare(
         if look.found
     ]
     lost, gained = _seams(known.report, report, {race for race, _ in wanted})
-    gone = f"does not stand any more: mend repro/torch_names.toml, or {ACKNOWLEDGE}"
+    gone = "does not stand any more" + ("" if known.other else f": mend repro/torch_names.toml, or {ACKNOWLEDGE}")
     return Gate(
         torch=report.torch,
         python=report.python,
@@ -219,6 +222,8 @@ def _cell(place: Place, known: Known, report: Report) -> Change:
     was = known.outcomes.get(place)
     seen = report.cells.get(place)
 
+    say = "" if known.other else f"; {ACKNOWLEDGE}"
+
     def change(word: Word, text: str) -> Change:
         before = "" if was is None else was.outcome.value
         now = "" if seen is None else seen.outcome.value
@@ -229,12 +234,13 @@ def _cell(place: Place, known: Known, report: Report) -> Change:
     if not seen.conclusive:
         return change(Word.INCONCLUSIVE, f"says nothing: {seen.reason or 'the run was inconclusive'}")
     if was is None:
-        return change(Word.NEW, f"nothing is recorded of it; it came to {seen.outcome}; {ACKNOWLEDGE}")
+        return change(Word.NEW, f"nothing is recorded of it; it came to {seen.outcome}{say}")
     if was.outcome is Kind.OK and seen.outcome is not Kind.OK:
         return change(Word.WORSE, _worse(fix, seen.outcome))
     if was.outcome is not Kind.OK and seen.outcome is Kind.OK:
         bare = report.cells.get((race, NONE))
-        return change(Word.BETTER, _better(fix, was.outcome, gone=bare is not None and bare.outcome is Kind.OK))
+        gone = bare is not None and bare.outcome is Kind.OK
+        return change(Word.BETTER, f"{_better(fix, was.outcome, gone=gone)}{say}")
     if seen.by == "search":
         # A search may meet another failure first than the one that is written down.
         return change(Word.SAME, str(seen.outcome))
@@ -292,12 +298,12 @@ def _worse(fix: str, now: Kind) -> str:
 def _better(fix: str, was: Kind, *, gone: bool) -> str:
     """``gone``: the race does not appear without a fix either, so it is not the fix that helps."""
     if fix == NONE:
-        return f"does not appear any more (it was {was}): fixed upstream: remove the workaround, and {ACKNOWLEDGE}"
+        return f"does not appear any more (it was {was}): fixed upstream: remove the workaround"
     if fix == PROCESSES:
-        return f"does not appear in processes any more (it was {was}); {ACKNOWLEDGE}"
+        return f"does not appear in processes any more (it was {was})"
     if gone:
-        return f"does not appear any more (it was {was}), with fix {fix} as without; {ACKNOWLEDGE}"
-    return f"fix {fix} holds now (it was {was}); {ACKNOWLEDGE}"
+        return f"does not appear any more (it was {was}), with fix {fix} as without"
+    return f"fix {fix} holds now (it was {was})"
 
 
 def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:

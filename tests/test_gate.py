@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,15 +15,15 @@ import pytest
 from command_line import ROOT, command, environment, refused
 from packaging.version import Version
 
-from repro import fixes, gate, races, recording, results, surface
+from repro import cli, expectations, fixes, gate, races, recording, results, surface
 from repro.expectations import PROCESSES, ExpectationError, Expected, expected, fixtures
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
-from repro.gate import SEAM, SEARCH, Known, Look, Word
+from repro.gate import SEAM, SEARCH, Known, Word
 from repro.outcome import Kind, Outcome
 from repro.preflight import torch_version
 from repro.report import github, junit, markdown, terminal
-from repro.results import Report, ReportError, Seen
+from repro.results import Look, Report, ReportError, Seen
 from repro.verdict import Standing, Verdict, columns, matrix, places
 
 LINK = "https://example.org/1"
@@ -77,7 +78,7 @@ def test_what_was_expected_is_green(fix, kind):
             NONE,
             "error",
             "ok",
-            (Word.BETTER, "fixed upstream: remove the workaround, and acknowledge with gate --update"),
+            (Word.BETTER, "fixed upstream: remove the workaround; acknowledge with gate --update"),
         ),
         ("lock", "error", "ok", (Word.BETTER, "fix lock holds now (it was error); acknowledge with gate --update")),
         (PROCESSES, "error", "ok", (Word.BETTER, "does not appear in processes any more (it was error)")),
@@ -213,14 +214,15 @@ def test_seams_are_only_compared_for_races_that_both_ran():
 
 def test_a_race_that_a_search_finds_by_another_schedule_is_red():
     look = Look("race", "it still raises", "a:fx.trace#2>b")
-    answer = judged(known(none="ok"), report(none=seen()), looks=[look])
+    answer = judged(known(none="ok"), replace(report(none=seen()), looks=(look,)))
     assert [(change.id, change.word) for change in answer.red] == [(f"race/{SEARCH}", Word.WORSE)]
     assert "a:fx.trace#2>b" in answer.red[0].text
     assert answer.standing is Standing.NOT
 
 
 def test_a_search_that_finds_nothing_is_a_note():
-    answer = judged(known(none="ok"), report(none=seen()), looks=[Look("race", "200 schedules, nothing")])
+    look = Look("race", "200 schedules, nothing")
+    answer = judged(known(none="ok"), replace(report(none=seen()), looks=(look,)))
     assert answer.standing is Standing.AS_EXPECTED
     assert answer.notes == ("race: 200 schedules, nothing",)
 
@@ -269,6 +271,9 @@ def test_what_the_changes_mean_for_each_fix():
         "no fix: 1 of 1 races are gone: a",
         "lock: no longer needed against a; not asked about 1 more races that it held against",
     ]
+    # It is not needed against one, and does not hold against the other any more.
+    broken = two("2.14", none=("ok", "dense"), lock=("ok", "dense"), warmup=("ok", "dense"), dynamic=("ok", "dense"))
+    assert "lock: no longer holds against b; no longer needed against a" in meaning(broken)
 
 
 # ---- yardsticks --------------------------------------------------------------------------------------------------
@@ -452,6 +457,20 @@ def test_bisect_names_the_release_at_which_a_race_changed():
     }
 
 
+def test_bisect_spans_no_release_that_it_knows_nothing_of():
+    records = [report("2.9.1", lock=seen()), report("2.10.0", none=seen()), report("2.11.0", lock=seen())]
+    assert [str(span) for span in gate.bisect(records, "race", ["lock"])["lock"]] == ["2.9.1", "2.11.0"]
+
+
+def test_bisect_compares_releases_on_one_python():
+    records = [
+        report("2.9.1", none=seen("error", ERROR)),
+        report("2.10.0", none=seen("error", ERROR)),
+        report("2.10.0", none=seen("error", "another"), python="3.13.0"),
+    ]
+    assert [str(span) for span in gate.bisect(records, "race", [NONE])[NONE]] == ["2.9.1 to 2.10.0"]
+
+
 # ---- what is committed -------------------------------------------------------------------------------------------
 
 RECORDS = results.recorded()
@@ -459,6 +478,25 @@ RECORDS = results.recorded()
 
 def recorded(torch: str) -> Report:
     return next(record for record in RECORDS if str(record.version) == torch)
+
+
+def test_every_python_comes_to_the_same_on_a_release():
+    """The README says so."""
+    others = [record for record in RECORDS if record.minor != "3.11"]
+    assert {record.minor for record in others} == {"3.12", "3.13"}
+    for record in others:
+        usual = results.best(RECORDS, record.version, "3.11")
+        assert usual is not None
+        assert usual.minor == "3.11"
+        assert {place: (cell.outcome, cell.signature) for place, cell in record.cells.items()} == {
+            place: (cell.outcome, cell.signature) for place, cell in usual.cells.items()
+        }
+
+
+def test_an_installed_package_is_not_updated(monkeypatch, capsys):
+    monkeypatch.setattr(expectations, "_INSTALLED", fixtures())
+    assert cli.main(["gate", "--update"]) == 2
+    assert "would replace" in capsys.readouterr().err
 
 
 def test_every_record_is_whole_and_as_expected_of_its_release():
@@ -721,6 +759,20 @@ def test_a_file_that_was_narrowed_to_what_is_not_recorded_is_refused(tmp_path):
     assert refused("gate", "--from", file, env=NOWHERE).startswith("no race is called 'tracing-flag-leek'")
 
 
+def test_a_file_keeps_what_was_searched(tmp_path, reports):
+    document = json.loads(Path(reports["same"]).read_text(encoding="utf-8"))
+    looks = [
+        {"race": "stance-left", "text": "it still raises", "found": "a:fx.trace#2>b"},
+        {"race": "stance-leak", "text": "200 schedules, nothing", "found": None},
+    ]
+    path = tmp_path / "searched.json"
+    path.write_text(json.dumps({**document, "command": "gate", "looks": looks}), encoding="utf-8")
+    done = command("gate", "--from", str(path), env=NOWHERE)
+    assert done.returncode == 1
+    assert "worse stance-left / search: appears by another schedule, a:fx.trace#2>b: it still raises" in done.stdout
+    assert "note: stance-leak: 200 schedules, nothing" in done.stdout
+
+
 def test_two_reports_are_compared_without_running_anything(reports):
     done = command("gate", "--from", reports["broken"], "--against", reports["same"], env=NOWHERE)
     assert done.returncode == 1
@@ -740,6 +792,10 @@ def test_bisect_and_the_table_come_from_what_is_recorded():
     assert done.returncode == 0
     assert "tracing-flag-leak without a fix: " in done.stdout
     assert done.stdout.splitlines()[0].endswith("poisoned on 2.9.1 to 2.13.0, ok on 2.14.1 to 2.15.0")
+    done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+dynamic", env=NOWHERE)
+    assert "with fix lock+dynamic: ok on 2.13.0" in done.stdout
+    done = command("gate", "--bisect", "dynamic-flag", "--fix", "lock+dynamic", env=NOWHERE)
+    assert done.returncode == 3
     table = markdown.releases(RECORDS)
     assert command("gate", "--releases", env=NOWHERE).stdout == table
     assert json.loads(command("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table
@@ -858,12 +914,13 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--from", "a.json", "--from", "b.json"], "--from takes more than one report only with --update"),
         (["--update", "--from", "a", "--from", "b", "--markdown", "c"], "take one answer, and each --from gives one"),
         (["--update", "--against", "2.13.0"], "--update writes what is expected of one release"),
-        (["--torch-spec", "torch", "--from", "a.json"], "with --from --torch-spec has nothing to do: leave it out"),
-        (["--from", "a.json", "--quick", "-n", "2"], "with --from --quick, -n has nothing to do: leave it out"),
-        (["--quick", "--budget", "9"], "with --quick --budget has nothing to do: leave it out"),
-        (["--releases", "--update"], "with --releases --update has nothing to do: leave it out"),
-        (["--decision", "--releases"], "with --decision --releases has nothing to do: leave it out"),
-        (["--bisect", "stance-leak", "--race", "stance-left"], "with --bisect --race has nothing to do"),
+        (["--torch-spec", "torch", "--from", "a.json"], "beside --from there is nothing to do for --torch-spec"),
+        (["--from", "a.json", "--quick", "-n", "2"], "beside --from there is nothing to do for --quick, -n: leave"),
+        (["--quick", "--budget", "9"], "beside --quick there is nothing to do for --budget: leave it out"),
+        (["--releases", "--update"], "beside --releases there is nothing to do for --update: leave it out"),
+        (["--decision", "--releases"], "beside --decision there is nothing to do for --releases: leave it out"),
+        (["--bisect", "stance-leak", "--race", "stance-left"], "beside --bisect there is nothing to do for --race"),
+        (["--bisect", "stance-leak", "--fix", "file-lock"], "file-lock is no fix for races of threads"),
         (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit, --markdown and -o"),
         (
             ["--junit", "/missing/x.xml"],

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
 
-from repro import races
-from repro.expectations import recorded
+from repro import races, results
 from repro.export.script import Script
 from repro.export.scrub import scrub
 from repro.export.trial import Trial, native_stacks, run
 from repro.fixes import NONE
+from repro.gate import bisect
 from repro.outcome import Kind
 from repro.recording import Recording
 
@@ -73,9 +73,9 @@ def write(
         file=script.file,
         script=script.text,
         wrapped=script.wrapped,
-        columns=columns(recording),
+        columns=columns(recording, script.numbers),
         ablation=ablation,
-        releases=[(range_, _in_words(kind)) for range_, kind in recorded(recording.race, NONE)],
+        releases=_releases(recording.race),
         upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),
         native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
@@ -89,14 +89,18 @@ def runs(times: int) -> int:
     return times * (1 + len(_SETTINGS))
 
 
-def columns(recording: Recording) -> str:
-    """Where each thread began, handed over and ended: a column per thread, empty where there is one thread only."""
+def columns(recording: Recording, numbers: Mapping[str, int]) -> str:
+    """Where each thread began, handed over and ended: a column per thread, empty where there is one thread only.
+
+    ``numbers`` are those of the script's hand-overs, by place.
+    """
     names = list(dict.fromkeys(step.partition(":")[0] for step in recording.trace))
     rows = [names]
     for step in recording.trace:
         thread, _, rest = step.partition(":")
         place, _, to = rest.partition(">")
-        place = place.removesuffix("#1")
+        number = numbers.get(step.partition(">")[0])
+        place = place.removesuffix("#1") if number is None else f"hand-over {number}"
         if to or place in ("start", "end"):
             rows.append(
                 [f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names]
@@ -117,8 +121,16 @@ def _together(seen: list[Trial]) -> str:
     return "; ".join(said if len(seen) == 1 else f"{count} of {len(seen)}: {said}" for said, count in counted.items())
 
 
-def _in_words(kind: Kind) -> str:
-    return "clean" if kind is Kind.OK else str(kind)
+def _releases(race: str) -> list[tuple[str, str]]:
+    """The recorded releases, those in a row that came to the same together, and what that was."""
+    found: list[tuple[str, str, str]] = []
+    for span in bisect(results.recorded(), race, [NONE]).get(NONE, []):
+        outcome = "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)
+        first, last = str(span.first), str(span.last)
+        if found and found[-1][2] == outcome:
+            first = found.pop()[0]
+        found.append((first, last, outcome))
+    return [(first if first == last else f"{first} to {last}", outcome) for first, last, outcome in found]
 
 
 def _versions() -> str:

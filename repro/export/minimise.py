@@ -42,7 +42,7 @@ def minimise(script: Script, *, times: int, run: Run = run) -> Script:
         needed: set[str] = set()
         while found := next(_steps(candidates(text), needed, times, run), None):
             text = found
-    return replace(script, text=text)
+    return replace(script, text=text, numbers={})
 
 
 def _steps(candidates: Iterator[Candidate], needed: set[str], times: int, run: Run) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _settled(text: str) -> str:
 def _undefined(text: str) -> set[str]:
     """Names that are read and that nothing gives a value: no run is needed to see that this fails."""
     tree = ast.parse(text)
-    known = {*dir(builtins), "__name__"}
+    known = {*dir(builtins), "__name__", "__file__"}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             known.add(node.name)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from repro import races
+from repro import expectations, races
+from repro.fixes import NONE
 from repro.interleave.schedule import ScheduleError, Switch
+from repro.outcome import Kind
 from repro.recording import Recording
 from repro.torch_names import entries
 
@@ -70,6 +72,8 @@ class Script:
     file: str
     text: str
     wrapped: tuple[str, ...]
+    # By its place in the schedule, as ``thread:seam#visit``; empty once they were numbered anew.
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -100,7 +104,7 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do no
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
     text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped))))
-    return Script(name(recording.race), text, wrapped)
+    return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
 
 
 def formed() -> list[str]:
@@ -112,9 +116,12 @@ def _form(race: str) -> jinja2.Template:
     try:
         return _FORMS.get_template(f"{race}.py.j2")
     except jinja2.TemplateNotFound:
+        seen = [kind for _, kind in expectations.recorded(race, NONE)]
+        if seen and all(kind is Kind.OK for kind in seen):
+            raise ScheduleError(f"{race} shows on no recorded release, so there is nothing to report") from None
         raise ScheduleError(
-            f"{race} has no form yet; write repro/export/forms/{race}.py.j2 after one beside it. There are: "
-            f"{', '.join(formed())}"
+            f"{race} has no script; attach what python -m repro run {race} --json FILE keeps, or write "
+            f"repro/export/forms/{race}.py.j2 after one beside it"
         ) from None
 
 
@@ -204,6 +211,8 @@ def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
 
 
 def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str) -> dict[str, Any]:
+    # With nothing to leave out there is no control to start.
+    control = ["subprocess"] if places.hand_overs else []
     return {
         "title": races.documentation(recording.race).partition("\n")[0],
         "file": name(recording.race),
@@ -213,7 +222,7 @@ def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]],
         "find": places.find,
         "wraps": wraps,
         "note": note,
-        "modules": sorted({*_MODULES, *(module for wrap in wraps for module in _modules(wrap))}),
+        "modules": sorted({*_MODULES, *control, *(module for wrap in wraps for module in _modules(wrap))}),
     }
 
 

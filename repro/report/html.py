@@ -222,9 +222,11 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         for number, (each, version) in enumerate(zip(raw, versions, strict=True), start=1)
         if version == at.name
     ]
-    # A file about one race is a page about this race; of a matrix the other releases may have more races.
+    # A file about one race, or about those that were asked for, is a page about them; of a matrix the other releases
+    # may have more races.
     wanted = {cell.race for cell in cells}
-    alone = len(wanted) == 1
+    asked = document.get("asked")
+    narrow = len(wanted) == 1 or (isinstance(asked, dict) and bool(asked.get("races")))
     for report in reversed(results.recorded()):
         if Path(report.source).resolve() == Path(file).resolve():
             continue
@@ -239,11 +241,11 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         cells += [
             _recorded(report, each, releases[-1], drawn)
             for each in sorted(report.cells)
-            if each[0] in wanted or not alone
+            if each[0] in wanted or not narrow
         ]
     cards = []
     for path in sorted((results.folder() / "gpu").glob("*.json")):
-        card, more = _card(path, wanted if alone else None)
+        card, more = _card(path, wanted if narrow else None)
         cards.append(card)
         for release, seen in more:
             if seen:

@@ -300,7 +300,7 @@ def audited(console: Console, found: Audited) -> None:
             line(f"  raised at {found.raised_at}")
         line(f"  {found.how}")
         if found.holding:
-            line(f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)")
+            line(f"  fixes that hold against it on this release, as in repro/fixes/: {', '.join(found.holding)}")
         line(f"  schedule: {found.shown.schedule}")
         interleaving(console, found.shown)
     if found.beside is None:

@@ -65,7 +65,7 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert re.search(r"^  raised at threaded_inference\.py:\d+ in attention: \w", text, re.MULTILINE)
     assert "lock" in found.holding
     assert "dynamic" not in found.holding
-    assert f"  fixes that hold against it on this release: {', '.join(found.holding)} (repro/fixes/)\n" in text
+    assert f"  fixes that hold against it on this release, as in repro/fixes/: {', '.join(found.holding)}\n" in text
     assert f"  the race {' or '.join(found.races)}, met by its recorded schedule, told of these threads\n" in text
     file = tmp_path / "broken.json"
     document.write(document.of_audit(found), str(file))
@@ -116,6 +116,41 @@ def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
         "call; here it fails in another way"
     )
     assert document.of_audit(found)["found"]["recorded_of"] == ["mask-metadata-error"]
+
+
+def failing(target: Target, races: list[str], traceback: str = "", devices: tuple[str, ...] = ("cpu",)) -> Audited:
+    """What an audit says of a callable whose thread raised, as the ``races`` do."""
+    recordings = tuple(known for known in repro.audit._catalogue("2.13.0") if known.race in races)
+    outcome = Outcome(Kind.ERROR, "it raised", {"errors": {"first": {"traceback": traceback}}})
+    breaks = Observation(outcome, schedule="first:fx.trace#1>second")
+    experiment = Experiment(race=target.name, devices=devices)
+    rest = ("2.13.0", Verdict.FAILS, "it raised", 1, Exploration(9), experiment, breaks)
+    return Audited(target, 2, "bounded", 0, *rest, origin=Origin(recordings, "second"))
+
+
+def test_what_is_recorded_of_the_cpu_says_nothing_of_another_device_or_of_training():
+    races = ["mask-metadata-error", "mask-metadata-foreign"]
+    assert "lock" in failing(Target("a", "b"), races).holding
+    # No lock of the user's is around the library of that one.
+    assert "lock" not in failing(Target("a", "b"), races[1:]).holding
+    assert failing(Target("a", "b"), races, devices=("cuda",)).holding == []
+    assert failing(Target("a", "b").having(repro.audit.BACKWARD), races).holding == []
+
+
+def test_the_line_that_raised_is_one_of_the_users_module_and_of_no_other():
+    traceback = """Traceback (most recent call last):
+  File "flex_attention.py", line 12, in attend
+    return compiled(query, key, value, block_mask=mask)
+  File "<generated>", line 2, in go
+  File "flex_attention.py", line 20, in attend_again
+    return attend()
+           ^^^^^^^^
+  File "torch/nn/attention/flex_attention.py", line 1555, in flex_attention
+    raise error
+"""
+    found = failing(Target("flex_attention", "attend"), [], traceback)
+    assert found.raised_at == "flex_attention.py:20 in attend_again: return attend()"
+    assert failing(Target("my.flex_attention", "attend"), [], traceback).raised_at == ""
 
 
 def test_a_drawn_schedule_says_that_it_was_drawn_and_made_smaller():

@@ -66,7 +66,7 @@ def test_the_ablation_was_run(issue):
 
 
 def test_it_has_the_interleaving_and_the_traceback_and_the_versions(issue):
-    assert "in-forward > layer" in issue
+    assert "hand-over 1 > layer" in issue
     assert "NameError: module is not installed as a submodule" in issue
     assert f"PyTorch version: {torch_version()}" in issue
 
@@ -77,7 +77,7 @@ def test_it_names_the_releases_and_every_related_thread(issue):
 
     assert links
     assert all(f"* {link}\n" in issue for link in links)
-    assert re.search(r"^\| `>=2\.9` \| error \|$", issue, re.MULTILINE)
+    assert re.search(r"^\| 2\.9\.1 to [\d.]+ \| error \|$", issue, re.MULTILINE)
 
 
 def test_nothing_in_it_names_the_machine(issue, exported):
@@ -128,7 +128,8 @@ def test_scrubbing_takes_out_the_host_and_the_user(monkeypatch):
 
 
 def test_columns_are_the_hand_overs_by_thread():
-    assert columns(export.recorded("stance-left")).splitlines() == [
+    recording = export.recorded("stance-left")
+    assert columns(recording, {}).splitlines() == [
         "one              two",
         "start",
         "in-stance > two",
@@ -137,7 +138,13 @@ def test_columns_are_the_hand_overs_by_thread():
         "end > two",
         "                 end",
     ]
+    # As the script numbers them.
+    assert columns(recording, export.write(recording).numbers).splitlines()[2:5] == [
+        "hand-over 1 > two",
+        "                   start",
+        "                   hand-over 2 > one",
+    ]
 
 
 def test_one_thread_alone_has_no_columns():
-    assert columns(export.recorded("lost-config")) == ""
+    assert columns(export.recorded("lost-config"), {}) == ""

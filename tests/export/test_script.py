@@ -122,8 +122,15 @@ def test_a_point_that_no_script_has_is_refused():
         export.write(asking(LEAK, "uncompiled:of-mine#1>compiled"))
 
 
+def test_a_race_that_shows_nowhere_has_nothing_to_report():
+    with pytest.raises(ScheduleError, match="cold-start shows on no recorded release, so there is nothing to report"):
+        export.write(export.recorded("cold-start"))
+
+
 def test_a_race_without_a_form_is_told_what_to_write():
-    with pytest.raises(ScheduleError, match=r"a-race has no form yet; write repro/export/forms/a-race\.py\.j2"):
+    with pytest.raises(
+        ScheduleError, match=r"a-race has no script; attach .* or write repro/export/forms/a-race\.py"
+    ):
         export.write(replace(export.recorded(LEAK), race="a-race"))
 
 
@@ -184,3 +191,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
 
     assert refused("export", LEFT, "-o", str(tmp_path / "file")).endswith("File exists; give -o another folder")
+
+
+def test_only_running_options_are_refused_where_nothing_runs(tmp_path):
+    for option in (["-n", "2"], ["--minimise"], ["--c-trace"]):
+        assert refused("export", LEAK, "--script-only", *option, "-o", str(tmp_path)).startswith("--script-only")
+    done = command("export", LEAK, "--script-only", "--json", "-", "-o", str(tmp_path))
+    assert json.loads(done.stdout)["files"] == [str(tmp_path / "repro_tracing_flag_leak.py")]
