@@ -66,6 +66,7 @@ HERE = Path(__file__).stem
 # signs of several races, where their windows overlap.
 SIGNS = {
     r"error .*: NameError .*": "patcher-bystander",
+    r"error .*: BackendCompilerFailed in torch/fx/_symbolic_trace.py:path_of_module": "patcher-bystander",
     r"error .*: KeyError in torch/fx/traceback.py:annotate": "mask-metadata-error",
     r"error .* in torch/fx/_symbolic_trace.py:_new_patcher": "patches-left",
     r"error .* in torch/_higher_order_ops/utils.py:wrapped": "make-fx-tracer",
@@ -80,7 +81,7 @@ SIGNS = {
     r"lone call RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-flag-leak",
     r"left torch.fx._symbolic_trace._is_fx_tracing_flag": "tracing-flag-leak",
     r"left torch.fx._symbolic_trace.(CURRENT_PATCHER|_assert_is_none)": "patches-left",
-    r"left torch.nn.Module.__(call|getattr)__": "patches-left",
+    r"left torch.nn(.modules.module)?.Module.__(call|getattr)__": "patches-left",
     # Replaced by the same trace: a function that is wrapped wherever it is used.
     r"left torch._dynamo.utils.dict_keys_getitem": "patches-left",
     r"left torch.fx.traceback.(current_meta|should_preserve_node_meta)": "mask-metadata-left",
