@@ -119,9 +119,10 @@ def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
 
 
 def failing(target: Target, races: list[str], traceback: str = "", devices: tuple[str, ...] = ("cpu",)) -> Audited:
-    """What an audit says of a callable whose thread raised, as the ``races`` do."""
+    """What an audit says of a callable whose thread raised, as in the ``races``, which come to a KeyError."""
     recordings = tuple(known for known in repro.audit._catalogue("2.13.0") if known.race in races)
-    outcome = Outcome(Kind.ERROR, "it raised", {"errors": {"first": {"traceback": traceback}}})
+    raised = {"type": "KeyError", "frame": "torch/fx/traceback.py:annotate", "traceback": traceback}
+    outcome = Outcome(Kind.ERROR, "it raised", {"errors": {"first": raised}})
     breaks = Observation(outcome, schedule="first:fx.trace#1>second")
     experiment = Experiment(race=target.name, devices=devices)
     rest = ("2.13.0", Verdict.FAILS, "it raised", 1, Exploration(9), experiment, breaks)
@@ -217,6 +218,7 @@ def test_a_budget_that_is_too_small_is_inconclusive_and_names_the_floor(here):
     assert found.exploration.threads == 3
 
 
+@pytest.mark.nightly
 def test_a_budget_that_leaves_schedules_out_says_how_large_a_one_does_not(here):
     found = audit(here, "threaded_inference_mended:attention", budget=2)
     assert found.verdict is Verdict.INCONCLUSIVE

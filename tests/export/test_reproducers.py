@@ -17,8 +17,8 @@ from repro.preflight import torch_version
 
 FOLDER = fixtures() / "reproducers"
 RACES = export.formed()
-# Run by day too: one that fails, one that leaves something behind, one of a block mask, and one of processes.
-OFTEN = ["cache-wiped-writing", "mask-metadata-error", "patcher-bystander", "tracing-flag-leak"]
+# Run by day too: one that fails, one that leaves something behind, and one of a block mask.
+OFTEN = ["mask-metadata-error", "patcher-bystander", "tracing-flag-leak"]
 OF_A_CACHE = [race for race in RACES if race.startswith("cache-")]
 
 

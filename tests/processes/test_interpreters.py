@@ -1,4 +1,4 @@
-"""Fresh interpreters on one cache directory: as many imports as starts."""
+"""Fresh interpreters on one cache directory: as many imports as starts, so this is for the night."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ ROOT = Path(repro.__file__).parent.parent
 # Interpreters with another release of torch, and what repro needs, separated as in PATH.
 OTHERS = [python for python in os.environ.get("REPRO_OTHER_PYTHONS", "").split(os.pathsep) if python]
 WORKLOAD = json.dumps({"head_dim": 16})
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 
 def begin(cache: Path, *command: str, python: str = sys.executable, threads: int = 1) -> subprocess.Popen[str]:

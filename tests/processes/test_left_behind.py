@@ -28,13 +28,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
             yield laboratory
 
 
+@pytest.mark.nightly
 @pytest.mark.xdist_group("left behind")
 @pytest.mark.parametrize(
     ("race", "fix", "kind"),
     [
         # Killed while it holds the lock file of the fix, with its temporary file in the cache.
-        pytest.param("writer-killed", "file-lock", Kind.OK, marks=pytest.mark.nightly),
-        pytest.param("writer-killed", "own-directory", Kind.OK, marks=pytest.mark.nightly),
+        ("writer-killed", "file-lock", Kind.OK),
+        ("writer-killed", "own-directory", Kind.OK),
         ("fork-while-compiling", "file-lock", Kind.HANG),
     ],
 )
