@@ -493,7 +493,9 @@ def _run(options: argparse.Namespace) -> int:
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
-    _write(options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,), 1, False)))
+    _write(
+        options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,), times=1, searched=False))
+    )
     return EXIT[cells[-1].verdict]
 
 
@@ -690,6 +692,8 @@ def _check_gate(options: argparse.Namespace) -> None:
     if options.bisect:
         _check_catalogue(options.bisect)
         races.documentation(options.bisect)
+        for fix in options.fixes or ():
+            fixes.check(fix, races.group(options.bisect))
     if options.reports and len(options.reports) > 1 and not options.update:
         raise _Usage("--from takes more than one report only with --update")
     if options.reports and len(options.reports) > 1 and (options.json or options.junit or options.markdown):
@@ -701,11 +705,11 @@ def _check_gate(options: argparse.Namespace) -> None:
 def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
     for race in chosen or ():
         _check_race(race, CPU)
+    groups = [races.group(race) for race in chosen or ()]
     for fix in wanted or ():
         if any(map(fixes.is_file, fixes.parts(fix))):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
         fixes.check(fix)
-        groups = [races.group(race) for race in chosen or ()]
         if groups and not any(fixes.suits(fix, group) for group in groups):
             fixes.check(fix, groups[0])
 
@@ -740,7 +744,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     asked = _asked(options, times=times, searched=not options.quick)
     content = {
         **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked),
-        "looks": [document.plain(vars(look)) for look in looks],
+        "looks": [vars(look) for look in looks],
     }
     yield content, results.of_document(content)
 
@@ -823,8 +827,6 @@ def _recorded(options: argparse.Namespace) -> int:
             sys.stdout.write(page)
         _write(options, document.envelope("gate", None, {"markdown": page}, seeds=[]))
         return OK
-    for fix in options.fixes or ():
-        fixes.check(fix, races.group(options.bisect))
     chosen = columns(options.bisect, options.fixes or fixes.names(), controls=options.fixes is None)
     changes = gate.bisect(records, options.bisect, chosen)
     # Records apart are of few releases: they are asked about what the others do not know.

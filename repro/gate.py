@@ -221,7 +221,6 @@ def _cell(place: Place, known: Known, report: Report) -> Change:
     race, fix = place
     was = known.outcomes.get(place)
     seen = report.cells.get(place)
-
     say = "" if known.other else f"; {ACKNOWLEDGE}"
 
     def change(word: Word, text: str) -> Change:
@@ -426,19 +425,21 @@ def bisect(records: Sequence[Report], race: str, fixes: Sequence[str]) -> dict[s
     must be one of torch.
     """
     pythons = Counter(record.minor for record in records)
+    usual = max(pythons, key=lambda python: pythons[python], default="")
+    versions = sorted({record.version for record in records})
     found: dict[str, list[Span]] = {}
-    before = None
-    for version in sorted({record.version for record in records}):
-        for fix in fixes:
-            own = [record for record in records if (race, fix) in record.cells]
-            record = results.best(own, version, max(pythons, key=lambda python: pythons[python]))
+    for fix in fixes:
+        own = [record for record in records if (race, fix) in record.cells]
+        line: list[Span] = []
+        for before, version in zip([None, *versions], versions, strict=False):
+            record = results.best(own, version, usual)
             if record is None:
                 continue
             seen = record.cells[race, fix]
-            line = found.setdefault(fix, [])
             if line and line[-1].last == before and line[-1].seen.signature == seen.signature:
                 line[-1] = replace(line[-1], last=version)
             else:
                 line.append(Span(version, version, seen))
-        before = version
+        if line:
+            found[fix] = line
     return found

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -15,7 +16,7 @@ from repro.export.script import Script
 from repro.export.scrub import scrub
 from repro.export.trial import Trial, native_stacks, run
 from repro.fixes import NONE
-from repro.gate import bisect
+from repro.gate import Span, bisect
 from repro.outcome import Kind
 from repro.recording import Recording
 
@@ -123,14 +124,14 @@ def _together(seen: list[Trial]) -> str:
 
 def _releases(race: str) -> list[tuple[str, str]]:
     """The recorded releases, those in a row that came to the same together, and what that was."""
-    found: list[tuple[str, str, str]] = []
+    found: list[Span] = []
     for span in bisect(results.recorded(), race, [NONE]).get(NONE, []):
-        outcome = "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)
-        first, last = str(span.first), str(span.last)
-        if found and found[-1][2] == outcome:
-            first = found.pop()[0]
-        found.append((first, last, outcome))
-    return [(first if first == last else f"{first} to {last}", outcome) for first, last, outcome in found]
+        # How it fails may change from one release to the next.
+        if found and found[-1].seen.outcome is span.seen.outcome:
+            found[-1] = replace(found[-1], last=span.last)
+        else:
+            found.append(span)
+    return [(str(span), "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)) for span in found]
 
 
 def _versions() -> str:

@@ -296,11 +296,11 @@ def audited(console: Console, found: Audited) -> None:
     line(f"  {found.strategy}, seed {found.seed}: {found.exploration}")
     line("  each call went backward" if found.trains else "  under no_grad: audited for inference")
     if found.shown is not None:
-        if found.raised_at:
-            line(f"  raised at {found.raised_at}")
+        if place := found.raised_at:
+            line(f"  raised at {place}")
         line(f"  {found.how}")
-        if found.holding:
-            line(f"  fixes that hold against it on this release, as in repro/fixes/: {', '.join(found.holding)}")
+        if holding := found.holding:
+            line(f"  fixes that hold against it on this release, as in repro/fixes/: {', '.join(holding)}")
         line(f"  schedule: {found.shown.schedule}")
         interleaving(console, found.shown)
     if found.beside is None:

@@ -56,9 +56,10 @@ class Difference:
 
 
 def between(old: Inventory, new: Inventory) -> Difference:
+    order = [*KINDS]
     found = sorted(
         _changes(old, new),
-        key=lambda change: (not change.suspect, [*KINDS].index(change.kind), change.name, change.what),
+        key=lambda change: (not change.suspect, order.index(change.kind), change.name, change.what),
     )
     return Difference(old.torch, new.torch, tuple(found))
 

@@ -590,7 +590,8 @@ class Sweep:
 
     def _described(self, failure: Failure) -> dict[str, Any]:
         known = failure.schedule is not None
-        again = [signature(self.run(Replay(failure.schedule)), self.serial) for _ in range(REPLAYS) if known]
+        times = REPLAYS if known else 0
+        again = [signature(self.run(Replay(failure.schedule)), self.serial) for _ in range(times)]
         return {
             **failure.signature,
             "schedule": str(failure.schedule) if known else None,
