@@ -56,11 +56,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests of one ``xdist_group`` share a worker: they never fight for a card, and what they need is made once."""
     if config.getoption("dist", "no") == "load":
         config.option.dist = "loadgroup"
+    if getattr(config, "workerinput", {}).get("grouped"):
+        config.option.loadgroup = True
     if version := config.getoption("--torch-baseline"):
         try:
             results.find(version)
         except results.ReportError as error:
             raise pytest.UsageError(f"--torch-baseline: {error}") from None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker reads the command line for itself, which does not say that tests are grouped."""
+    node.workerinput["grouped"] = node.config.option.dist == "loadgroup"
 
 
 def _yardstick(config: pytest.Config) -> Report | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import platform
 import re
 from pathlib import Path
@@ -34,6 +35,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def issue(exported: Path) -> str:
     return (exported / "issue.md").read_text(encoding="utf-8")
+
+
+def test_in_a_worker_it_stands_in_its_group(request):
+    """What is exported once is shared only where xdist knows of the group."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        assert request.node.nodeid.endswith("@issue"), "this pytest and xdist do not group: install pytest<9.2"
 
 
 def test_it_has_the_fields_of_the_form_in_order(issue):
