@@ -291,11 +291,11 @@ once and searches nothing: for every pull request; the full gate is for the deci
 def _gate_options(gate: argparse.ArgumentParser) -> None:
     gate.description = _GATE
     gate.formatter_class = argparse.RawDescriptionHelpFormatter
-    # What is recorded is of the CPU.
-    gate.set_defaults(command=_gate, devices=None)
+    gate.set_defaults(command=_gate)
     what = gate.add_argument_group("what is judged")
     what.add_argument("--race", action="append", metavar="RACE", dest="races", help="only this race (repeatable)")
     what.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
+    _device_option(what)
     what.add_argument(
         "--from",
         action="append",
@@ -332,7 +332,7 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
     return command
 
 
-def _device_option(command: argparse.ArgumentParser) -> None:
+def _device_option(command: argparse._ActionsContainer) -> None:
     command.add_argument(
         "--device",
         action="append",
@@ -494,7 +494,14 @@ def _run(options: argparse.Namespace) -> int:
     for cell in cells:
         terminal.cell(console, cell)
     _write(
-        options, document.of_cells("run", torch, cells, asked=Asked((options.race,), (fix,), times=1, searched=False))
+        options,
+        document.of_cells(
+            "run",
+            torch,
+            cells,
+            asked=Asked((options.race,), (fix,), times=1, searched=False),
+            devices=_devices(options),
+        ),
     )
     return EXIT[cells[-1].verdict]
 
@@ -586,7 +593,8 @@ def _matrix(options: argparse.Namespace) -> int:
     seeds = [options.seed] if options.search else []
     # A search ends with what it finds, so its cells did not run a number of times.
     asked = _asked(options) if options.search else _asked(options, times=1, searched=False)
-    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=asked))
+    devices = _devices(options)
+    _write(options, document.of_cells("matrix", torch, cells, seeds=seeds, asked=asked, devices=devices))
     return _exit(standing(cells))
 
 
@@ -597,7 +605,7 @@ def _exit(standing: Standing) -> int:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from repro import environment, gate, results
+    from repro import environment, expectations, gate, results
 
     _check_gate(options)
     if options.torch_spec:
@@ -606,7 +614,8 @@ def _gate(options: argparse.Namespace) -> int:
     if options.bisect or options.releases or options.decision:
         return _recorded(options)
     # What is recorded is read before the run, so that a file that cannot be read does not cost one.
-    results.recorded()
+    for device in expectations.DEVICES:
+        results.recorded(results.folder(device))
     results.recorded(results.apart())
     yardstick = results.find(options.against) if options.against else None
     codes = []
@@ -632,9 +641,10 @@ def _asked(options: argparse.Namespace, *, times: int | None = None, searched: b
 
 def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace:
     """The options; where they name nothing, with what the report was narrowed to: it cannot answer for more."""
-    named = {"races": options.races or report.asked.races, "fixes": options.fixes or report.asked.fixes}
-    _check_named(named["races"], named["fixes"])
-    return argparse.Namespace(**{**vars(options), **named})
+    chosen, wanted = options.races or report.asked.races, options.fixes or report.asked.fixes
+    devices = tuple(options.devices or [report.device])
+    _check_named(chosen, wanted, devices)
+    return argparse.Namespace(**{**vars(options), "races": chosen, "fixes": wanted, "devices": devices})
 
 
 def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None) -> Gate:
@@ -656,24 +666,34 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             named = options.races or sorted({race for race, _ in both} & set(races.names()))
             wanted += places(named, options.fixes or [], controls=False)
     apart = results.recorded(results.apart())
-    known = gate.other(yardstick) if yardstick else gate.release(report, wanted, results.recorded(), apart=apart)
+    records = results.recorded(results.folder(report.device))
+    known = gate.other(yardstick) if yardstick else gate.release(report, wanted, records, apart=apart)
     old = known.report.version if known.report else report.version
     surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
     notes = [*_left_out(options, report.asked), *unknown]
     return gate.compare(known, report, wanted, notes=notes, surface=surface)
 
 
-_JUDGING = ("races", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown")
+_JUDGING = (
+    *("races", "devices", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown"),
+)
 # Of the gate's options, which have nothing to do beside which.
 _IDLE = {
-    "reports": ("torch_spec", "quick", "n", "budget"),
+    "reports": ("devices", "torch_spec", "quick", "n", "budget"),
     "quick": ("budget",),
     "bisect": _JUDGING,
     "releases": ("bisect", "fixes", *_JUDGING),
     "decision": ("releases", "bisect", "fixes", *_JUDGING),
 }
 # Where an option is not spelled as it is stored.
-_SPELLED = {"reports": "--from", "races": "--race", "fixes": "--fix", "torch_spec": "--torch-spec", "n": "-n"}
+_SPELLED = {
+    "reports": "--from",
+    "races": "--race",
+    "fixes": "--fix",
+    "devices": "--device",
+    "torch_spec": "--torch-spec",
+    "n": "-n",
+}
 
 
 def _check_gate(options: argparse.Namespace) -> None:
@@ -688,7 +708,7 @@ def _check_gate(options: argparse.Namespace) -> None:
             f"--update writes what this project holds to be known, and the next installation would replace "
             f"{expectations.fixtures()}: run it in a checkout"
         )
-    _check_named(options.races, options.fixes)
+    _check_named(options.races, options.fixes, _devices(options))
     if options.bisect:
         _check_catalogue(options.bisect)
         races.documentation(options.bisect)
@@ -702,9 +722,9 @@ def _check_gate(options: argparse.Namespace) -> None:
         raise _Usage("--update writes what is expected of one release, --against compares with another: use one")
 
 
-def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
+def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None, devices: tuple[str, ...]) -> None:
     for race in chosen or ():
-        _check_race(race, CPU)
+        _check_race(race, devices)
     groups = [races.group(race) for race in chosen or ()]
     for fix in wanted or ():
         if any(map(fixes.is_file, fixes.parts(fix))):
@@ -716,7 +736,7 @@ def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None) -> 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
     """The races that the gate is asked about: the named ones, or all that a named fix is for."""
-    return options.races or _suited(races.names_on(CPU), options.fixes or fixes.names())
+    return options.races or _suited(races.names_on(_devices(options)), options.fixes or fixes.names())
 
 
 def _suited(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -743,7 +763,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     seeds = [] if options.quick else [0]
     asked = _asked(options, times=times, searched=not options.quick)
     content = {
-        **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked),
+        **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked, devices=_devices(options)),
         "looks": [vars(look) for look in looks],
     }
     yield content, results.of_document(content)
@@ -760,11 +780,12 @@ def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
         for cell in cells
         if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS and races.group(cell.race) == races.THREADS
     ]
-    with _progress() as progress, Laboratory(lanes=2) as laboratory:
+    devices = _devices(options)
+    with _progress() as progress, Laboratory(lanes=2, devices=devices) as laboratory:
         bar = progress.add_task("searches", total=len(away))
         looks = []
         for race in away:
-            looks.append(second_look(laboratory, race, budget=options.budget or SEARCHED))
+            looks.append(second_look(laboratory, race, budget=options.budget or SEARCHED, devices=devices))
             progress.advance(bar)
     return looks
 
@@ -774,7 +795,7 @@ def _left_out(options: argparse.Namespace, asked: Asked) -> list[str]:
     if asked.searched is False:
         once = "each cell ran once, and " if asked.times == 1 else ""
         notes.append(f"quick: {once}no race that stayed away was searched for")
-    here, chosen = races.names_on(CPU), _chosen(options)
+    here, chosen = races.names_on(_devices(options)), _chosen(options)
     if left := set(here) - set(chosen):
         notes.append(f"left out: {len(left)} of {len(here)} races")
     if options.fixes:
@@ -812,14 +833,14 @@ def _show(options: argparse.Namespace, answer: Gate, content: dict[str, Any]) ->
 
 def _recorded(options: argparse.Namespace) -> int:
     """What the recorded reports say by themselves."""
-    from repro import decision, gate, results
+    from repro import decision, expectations, gate, results
     from repro.report import document, markdown, terminal
     from repro.verdict import columns
 
     records = results.recorded()
     if options.releases or options.decision:
         if options.releases:
-            page = markdown.releases(records)
+            page = markdown.releases(records, results.recorded(results.folder(expectations.CUDA)))
         else:
             found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
             page = markdown.decision(found, datetime.date.today().isoformat())

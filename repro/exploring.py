@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from repro.expectations import expected
+from repro.expectations import expected, kind_of
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.interleave.bounded import Bounded
@@ -137,14 +137,13 @@ def matrix(
             )
             if fix == NONE:
                 baseline = found.exploration
-            yield Cell(
-                race, fix, found.verdict, found.reason, _shown(found), expected(race, fix, laboratory.torch), "search"
-            )
+            known = expected(race, fix, laboratory.torch, device=kind_of(devices))
+            yield Cell(race, fix, found.verdict, found.reason, _shown(found), known, "search")
 
 
-def second_look(laboratory: Laboratory, race: str, *, budget: int) -> Look:
+def second_look(laboratory: Laboratory, race: str, *, budget: int, devices: tuple[str, ...] = ("cpu",)) -> Look:
     """Whether a race that its recorded schedule does not show is shown by another one."""
-    found = search(laboratory, race, budget=budget, stop_after=1)
+    found = search(laboratory, race, budget=budget, stop_after=1, devices=devices)
     failures = found.exploration.failures
     if not failures:
         return Look(race, f"searched without a fix: {found.exploration}; {found.reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from multiprocessing import Pipe, get_context
 from typing import Any
 
 import torch
@@ -226,8 +227,7 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
     switch was taken proves that the windows overlapped; without that a clean run proves nothing.
     """
     schedule = race.recorded()
-    # On the CPU, whatever the devices are: who has touched CUDA cannot fork.
-    names = [*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))]
+    names = _names(race)
     if len(names) < 3:
         schedule = Schedule((Switch(THIRD, "fx.trace", 1, names[0]), *schedule.switches))
         names = [THIRD, *names]
@@ -247,6 +247,24 @@ def _in_processes(experiment: Experiment, race: races.Race) -> Observation:
         describe(run, strategy, [seam.name for seam in seams(extra=race.seams)], _control(run, fates(schedule, run))),
         findings=[finding for _, findings in run.values.values() for finding in findings],
     )
+
+
+def _names(race: races.Race) -> list[str]:
+    """What the threads of ``race`` are called.
+
+    Asked elsewhere: who makes them may compile, compiling touches CUDA where there is any, and who has cannot fork.
+    """
+    answer, ask = Pipe(duplex=False)
+
+    def tell() -> None:
+        ask.send([*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))])
+
+    process = get_context("fork").Process(target=tell)
+    process.start()
+    ask.close()
+    names: list[str] = answer.recv()
+    process.join()
+    return names
 
 
 def _control(run: Run, switches: list[SwitchFate]) -> Outcome:

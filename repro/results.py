@@ -1,5 +1,7 @@
 """Recorded results: what a release was seen to do, ``fixtures/results/torch-RELEASE-pyPYTHON.json``.
 
+What it was seen to do on CUDA stands in ``fixtures/results/cuda/``.
+
 A :class:`Report` is what releases are compared by. It is read from what ``matrix`` and ``gate`` write with
 ``--json``, or from a recorded file, which is the same reduced: no date and no message; of a cell that failed the seam
 trace, of one that was inconclusive nothing. Traces that many cells share are written once.
@@ -17,7 +19,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from repro.expectations import PROCESSES, fixtures
+from repro.expectations import CPU, PROCESSES, fixtures, kind_of
 from repro.fixes import NONE, names
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind
@@ -85,7 +87,7 @@ class Report:
     """All cells of one run; ``source`` is where it was read, and ``asked`` what the run was to do.
 
     ``seams`` names by race the seams and torch locks that stood without a fix, which may bring locks of its own.
-    ``looks`` are the searches for races that stayed away.
+    ``looks`` are the searches for races that stayed away. ``device`` is the sort of device that it ran on.
     """
 
     torch: str
@@ -96,6 +98,7 @@ class Report:
     source: str = "this run"
     asked: Asked = Asked()
     looks: tuple[Look, ...] = ()
+    device: str = CPU
 
     @property
     def version(self) -> Version:
@@ -172,6 +175,7 @@ def _report(document: Any, source: str) -> Report:
         source,
         _asked(document, source),
         tuple(_looks(document, source)),
+        kind_of(strings(document, "devices", source) if "devices" in document else [CPU]),
     )
 
 
@@ -203,6 +207,7 @@ def reduced(report: Report) -> str:
         "torch": str(report.version),
         "python": report.minor,
         "platform": report.platform,
+        **({} if report.device == CPU else {"devices": [report.device]}),
     }
     cells = [
         {
@@ -229,8 +234,9 @@ def _digest(trace: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(trace).encode()).hexdigest()[:12]
 
 
-def folder() -> Path:
-    return fixtures() / "results"
+def folder(device: str = CPU) -> Path:
+    results = fixtures() / "results"
+    return results if device == CPU else results / device
 
 
 def apart(place: Path | None = None) -> Path:
@@ -258,19 +264,13 @@ def split(report: Report) -> tuple[Report, Report]:
 
 def record(report: Report, place: Path | None = None) -> Path:
     """Lay ``report`` over what is recorded of its release and Python; cells that did not run stay as they were."""
-    where = place or folder()
+    where = place or folder(report.device)
     where.mkdir(parents=True, exist_ok=True)
     path = where / report.name
     if path.is_file():
         old = load(str(path))
         fresh = {cell: seen for cell, seen in report.cells.items() if seen.conclusive and seen.by == "replay"}
-        report = Report(
-            report.torch,
-            report.python,
-            report.platform,
-            {**old.seams, **report.seams},
-            {**old.cells, **fresh},
-        )
+        report = replace(report, seams={**old.seams, **report.seams}, cells={**old.cells, **fresh})
     path.write_text(reduced(report), encoding="utf-8")
     return path
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from repro import races
-from repro.expectations import PROCESSES, Expected, expected
+from repro.expectations import PROCESSES, Expected, expected, kind_of
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE, suits
 from repro.interleave.replay import Replay
@@ -123,7 +123,8 @@ def matrix(
         if fix == NONE:
             baseline = observation
         assert baseline is not None
-        yield judge(experiment.race, fix, observation, baseline, expected(experiment.race, fix, laboratory.torch))
+        known = expected(experiment.race, fix, laboratory.torch, device=kind_of(devices))
+        yield judge(experiment.race, fix, observation, baseline, known)
 
 
 def _agreed(runs: Sequence[Observation]) -> Observation:

@@ -474,6 +474,7 @@ def test_bisect_compares_releases_on_one_python():
 # ---- what is committed -------------------------------------------------------------------------------------------
 
 RECORDS = results.recorded()
+ON_CUDA = results.recorded(results.folder("cuda"))
 
 
 def recorded(torch: str) -> Report:
@@ -574,7 +575,9 @@ def test_the_table_of_releases_in_the_readme_is_the_recorded_one():
     start, end = "<!-- releases -->\n", "<!-- /releases -->"
     assert start in text
     shown = text.partition(start)[2].partition(end)[0]
-    assert shown.strip() == markdown.releases(RECORDS).strip(), "paste what python -m repro gate --releases prints"
+    assert shown.strip() == markdown.releases(RECORDS, ON_CUDA).strip(), (
+        "paste what python -m repro gate --releases prints"
+    )
 
 
 # ---- renderings --------------------------------------------------------------------------------------------------
@@ -796,7 +799,7 @@ def test_bisect_and_the_table_come_from_what_is_recorded():
     assert "with fix lock+dynamic: ok on 2.13.0" in done.stdout
     done = command("gate", "--bisect", "dynamic-flag", "--fix", "lock+dynamic", env=NOWHERE)
     assert done.returncode == 3
-    table = markdown.releases(RECORDS)
+    table = markdown.releases(RECORDS, ON_CUDA)
     assert command("gate", "--releases", env=NOWHERE).stdout == table
     assert json.loads(command("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table
 
@@ -916,6 +919,9 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--update", "--against", "2.13.0"], "--update writes what is expected of one release"),
         (["--torch-spec", "torch", "--from", "a.json"], "beside --from there is nothing to do for --torch-spec"),
         (["--from", "a.json", "--quick", "-n", "2"], "beside --from there is nothing to do for --quick, -n: leave"),
+        (["--from", "a.json", "--device", "cpu"], "beside --from there is nothing to do for --device: leave it out"),
+        (["--device", "cuda", "--race", "cold-start"], "cold-start is a race of processes, on the CPU alone"),
+        (["--race", "first-backward"], "first-backward is a race on CUDA alone: give --device cuda"),
         (["--quick", "--budget", "9"], "beside --quick there is nothing to do for --budget: leave it out"),
         (["--releases", "--update"], "beside --releases there is nothing to do for --update: leave it out"),
         (["--decision", "--releases"], "beside --decision there is nothing to do for --releases: leave it out"),

@@ -76,6 +76,7 @@ def write(
         wrapped=script.wrapped,
         columns=columns(recording, script.numbers),
         ablation=ablation,
+        unreached=any("only these were reached" in row["said"] for row in ablation),
         releases=_releases(recording.race),
         upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),

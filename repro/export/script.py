@@ -196,7 +196,10 @@ def _wraps(stray: Iterable[HandOver], recording: Recording) -> list[dict[str, An
                 "path": path,
                 "within": entry["within"].split(":") if "within" in entry else None,
                 "where": entry["where"],
-                "lines": [each.line(visit=each.switch.visit, patience=_PATIENCE) for each in hand_overs],
+                "lines": [
+                    f"{each.line(visit=each.switch.visit, patience=_PATIENCE)}  # no code that users write runs here"
+                    for each in hand_overs
+                ],
             }
         )
     return found
@@ -214,7 +217,8 @@ def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]],
     # With nothing to leave out there is no control to start.
     control = ["subprocess"] if places.hand_overs else []
     return {
-        "title": races.documentation(recording.race).partition("\n")[0],
+        # For readers of Markdown and of plain text.
+        "title": races.documentation(recording.race).partition("\n")[0].replace("``", "`"),
         "file": name(recording.race),
         "threads": list(dict.fromkeys(step.partition(":")[0] for step in recording.trace)),
         "hand_overs": places.hand_overs,

@@ -2,7 +2,8 @@
 
 Each name is a forked process instead of a thread. A lock in one process is not that of another; what processes do
 wait for is a file locked with ``fcntl.flock``, torch's own locks among them, so that is modelled: a process that
-cannot have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended.
+cannot have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended. For one that
+somebody else holds, such as another run on the same cache directory, it just waits.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from repro.interleave.scheduler import Fate, Run, Stillness, Strategy, Turns, cu
 # Seconds of stillness, as in the scheduler; but file locks are modelled here, so that nobody waits for what another
 # process compiles.
 PATIENCE = 15.0
+# What a process is told that wants a file which no process of the run holds.
+_ELSEWHERE = "held elsewhere"
 
 # Runs a part under the schedule and returns what it raised.
 Drive = Callable[[Callable[[], Any]], "BaseException | None"]
@@ -72,13 +75,14 @@ class _Remote:
         while True:
             try:
                 real(file, operation | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
                 # Also where the caller would rather not wait: it would ask again, at a time that nobody controls.
                 self._connection.send(("wait", lock))
-                self._connection.recv()
-            else:
-                self._connection.send(("locked", lock))
-                return
+                if self._connection.recv() == _ELSEWHERE:
+                    real(file, operation & ~fcntl.LOCK_NB)
+                    break
+        self._connection.send(("locked", lock))
 
 
 def run(
@@ -151,8 +155,11 @@ class _Parent:
                 continue
             if kind == "reach":
                 at = self.turns.reach(at, content)
+            elif kind == "wait" and content not in self._held:
+                self._children[at].go(_ELSEWHERE)
+                continue
             elif kind == "wait":
-                at = self.turns.wait(at, content, self._held.get(content))
+                at = self.turns.wait(at, content, self._held[content])
             elif kind == "end" or (kind == "lost" and self._mortal):
                 if kind == "lost":
                     self.errors[at] = ProcessDied(at, self._children[at].end())
@@ -224,10 +231,10 @@ class _Child:
         theirs.close()
         return cls(pid, ours, traces)
 
-    def go(self) -> None:
+    def go(self, word: str = "go") -> None:
         # Who is gone already has left its answer to be read, or none.
         with contextlib.suppress(BrokenPipeError):
-            self.connection.send("go")
+            self.connection.send(word)
 
     def heard(self, patient: Callable[[], bool]) -> bool:
         """Whether it has said something, or has ended, before patience did."""

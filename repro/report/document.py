@@ -42,11 +42,18 @@ def envelope(command: str, torch: str | None, content: Mapping[str, Any], *, see
 
 
 def of_cells(
-    command: str, torch: str, cells: Sequence[Cell], *, seeds: Sequence[int] = (), asked: Asked | None = None
+    command: str,
+    torch: str,
+    cells: Sequence[Cell],
+    *,
+    seeds: Sequence[int] = (),
+    asked: Asked | None = None,
+    devices: Sequence[str] = ("cpu",),
 ) -> dict[str, Any]:
-    """The document of cells, and what the run was to do where that is known."""
+    """The document of cells that ran on ``devices``, and what the run was to do where that is known."""
     narrowed = {} if asked is None else {"asked": plain(dataclasses.asdict(asked))}
-    return envelope(command, torch, {**narrowed, "cells": [of_cell(cell) for cell in cells]}, seeds=list(seeds))
+    content = {"devices": list(devices), **narrowed, "cells": [of_cell(cell) for cell in cells]}
+    return envelope(command, torch, content, seeds=list(seeds))
 
 
 def of_gate(answer: Gate) -> dict[str, Any]:

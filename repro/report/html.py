@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 
 from repro import fixes, gate, races, results
-from repro.expectations import PROCESSES
+from repro.expectations import CPU, CUDA, DEVICES, PROCESSES
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
@@ -227,15 +227,15 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
     wanted = {cell.race for cell in cells}
     asked = document.get("asked")
     narrow = len(wanted) == 1 or (isinstance(asked, dict) and bool(asked.get("races")))
-    for report in reversed(results.recorded()):
+    for report in (each for device in DEVICES for each in reversed(results.recorded(results.folder(device)))):
         if Path(report.source).resolve() == Path(file).resolve():
             continue
         releases.append(
             Release(
-                f"recorded-{report.version}-{report.minor}",
-                str(report.version),
+                f"recorded-{report.device}-{report.version}-{report.minor}",
+                str(report.version) + ("" if report.device == CPU else f", {report.device.upper()}"),
                 f"recorded on Python {report.minor}",
-                f"python -m repro gate --torch-spec torch=={report.version} --json FILE",
+                f"python -m repro gate --torch-spec torch=={report.version}{_device(report)} --json FILE",
             )
         )
         cells += [
@@ -243,14 +243,7 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
             for each in sorted(report.cells)
             if each[0] in wanted or not narrow
         ]
-    cards = []
-    for path in sorted((results.folder() / "gpu").glob("*.json")):
-        card, more = _card(path, wanted if narrow else None)
-        cards.append(card)
-        for release, seen in more:
-            if seen:
-                releases.append(release)
-                cells += seen
+    cards = [_card(path) for path in sorted((results.folder() / "gpu").glob("*.json"))]
     answer, unseen = _compared(document, raw, file, torch, against)
     return Page(
         file=Path(file).name,
@@ -455,7 +448,9 @@ def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> t
         found.append(f"python -m repro audit {shlex.quote(race)}{beside} {how}")
     if _group(race) == OTHER:
         return tuple(found)
-    device = " --device cuda" if _group(race) == races.CUDA else ""
+    ran_on = [each for each in document.get("devices", []) if each != CPU]
+    ran_on = ran_on or ([CUDA] if _group(race) == races.CUDA else [])
+    device = "".join(f" --device {each}" for each in ran_on)
     if fix == PROCESSES:
         return (*found, f"python -m repro matrix --race {race}{device}")
     under = "" if fix == NONE else f" --fix {shlex.quote(fix)}"
@@ -488,33 +483,23 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
             *(() if seen.trace else ("No trace was kept, so there is no picture.",)),
             f"{_NO_STACKS} {_SHOWS_IT}",
         ),
-        commands=(f"python -m repro gate --quick --torch-spec torch=={report.version}{only} --json FILE",),
+        commands=(
+            f"python -m repro gate --quick --torch-spec torch=={report.version}{only}{_device(report)} --json FILE",
+        ),
     )
 
 
-def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release, list[Cell]]]]:
-    """What one GPU showed: what it measured, and its matrices, of which outcomes were kept and nothing else."""
+def _device(report: Report) -> str:
+    return "" if report.device == CPU else f" --device {report.device}"
+
+
+def _card(path: Path) -> Card:
+    """What was measured on a GPU."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["where"]
     torch, card = release_of(where["torch"]), where["cards"][0].partition(",")[0]
     if (several := len(where["devices"])) > 1:
         card = f"{several} x {card}"
-    matrices = []
-    for stage, on, device in (("matrix", card, "cuda"), ("cpu matrix", "the CPU beside it", "cpu")):
-        release = Release(
-            f"{path.stem}-{device}",
-            torch,
-            f"recorded on {on}, outcomes only",
-            f"python -m repro matrix --device {device} --json FILE",
-        )
-        cells = [
-            Cell(race, fix, release.key, Verdict.HOLDS if outcome == "ok" else Verdict.FAILS, Kind(outcome))
-            for race, row in found.get(stage, {}).get("table", {}).items()
-            if wanted is None or race in wanted
-            for fix, outcome in row.items()
-            if outcome != "-"
-        ]
-        matrices.append((release, cells))
     calls = [
         {
             "name": name,
@@ -537,7 +522,7 @@ def _card(path: Path, wanted: set[str] | None) -> tuple[Card, list[tuple[Release
         }
         for fix, row in found.get("throughput", {}).get("fixes", {}).items()
     ]
-    return Card(card, torch, calls, throughput), matrices
+    return Card(card, torch, calls, throughput)
 
 
 def _measured(what: str) -> list[Path]:
@@ -586,7 +571,8 @@ def _compared(
     if not mine:
         return None, 0
     report = results.of_document({**document, "cells": mine, "traces": {}}, file)
-    yardstick = gate.other(against) if against else gate.release(report, report.cells, results.recorded())
+    records = results.recorded(results.folder(report.device))
+    yardstick = gate.other(against) if against else gate.release(report, report.cells, records)
     if against is None and not yardstick.outcomes and yardstick.report is None:
         return None, 0
     others = set(yardstick.report.cells if yardstick.report else yardstick.outcomes) - set(report.cells)

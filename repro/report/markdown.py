@@ -41,17 +41,17 @@ def gate(answer: Gate) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def releases(records: Iterable[Report]) -> str:
-    """What each race comes to without a fix, by release; of several Pythons the newest one counts."""
-    by_release = {record.version: record for record in records}
-    versions = sorted(by_release)
-    names = sorted({race for record in by_release.values() for race, fix in record.cells if fix == NONE})
+def releases(records: Iterable[Report], on_cuda: Iterable[Report]) -> str:
+    """What each race comes to without a fix, by release and device; of several Pythons the newest one counts."""
+    columns = {str(record.version): record for record in sorted(records, key=lambda record: record.version)}
+    columns |= {f"{record.version}, CUDA": record for record in on_cuda}
+    names = sorted({race for record in columns.values() for race, fix in record.cells if fix == NONE})
     rows = []
     for race in names:
-        cells = [by_release[version].cells.get((race, NONE)) for version in versions]
+        cells = [record.cells.get((race, NONE)) for record in columns.values()]
         shown = ["" if cell is None else "clean" if cell.outcome is Kind.OK else str(cell.outcome) for cell in cells]
         rows.append([f"`{race}`", *shown])
-    return _table(["race", *map(str, versions)], rows) + "\n"
+    return _table(["race", *columns], rows) + "\n"
 
 
 _GROUPS = {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +124,24 @@ def test_a_process_that_waits_for_a_file_lock_lets_its_holder_go_on(tmp_path):
         "b:end#1",
     ]
     assert [str(fate) for fate in fates(schedule, ran)] == ["a:middle#1>b refused (b waits for file, held by a)"]
+
+
+def test_a_file_that_nobody_of_the_run_holds_is_waited_for(tmp_path):
+    path = tmp_path / "file"
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def free_it_once_it_is_waited_for():
+            while not re.search(rf"-> FLOCK .*:{path.stat().st_ino} ", Path("/proc/locks").read_text()):
+                pass
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+        holder = threading.Thread(target=free_it_once_it_is_waited_for)
+        holder.start()
+        ran = run(["a", "b"], Replay(Schedule()), locked(path))
+        holder.join()
+    assert ran.fate is Fate.DONE
+    assert steps_to_json(ran.steps) == ["a:start#1", "a:middle#1", "a:end#1>b", "b:start#1", "b:middle#1", "b:end#1"]
 
 
 def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path):

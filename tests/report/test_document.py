@@ -35,7 +35,7 @@ def test_the_document_of_cells_is_plain_data_in_one_envelope():
     made = document.of_cells("run", "2.13.0", [cell])
 
     assert json.loads(json.dumps(made)) == made
-    assert list(made) == ["schema", "command", "torch", "python", "platform", "seeds", "cells"]
+    assert list(made) == ["schema", "command", "torch", "python", "platform", "seeds", "devices", "cells"]
     assert (made["schema"], made["command"], made["torch"], made["seeds"]) == (1, "run", "2.13.0", [])
     assert made["cells"] == [
         {

@@ -84,7 +84,7 @@ def test_other_releases_are_there_and_named_as_recorded(everything):
     assert all(release.key.startswith(("this", "file-")) for release in page.releases if release not in old_ones)
     assert rows["2.14.1"].cells[NONE].word == "clean"
     # Of a failure elsewhere the trace was kept, and nothing else.
-    old = cell(page, RACE, "wrapper", f"recorded-{TORCH}-3.11")
+    old = cell(page, RACE, "wrapper", f"recorded-cpu-{TORCH}-3.11")
     assert old.lanes
     assert old.stacks == ()
     assert old.missing == ("A recorded result keeps neither messages nor stacks. The command above shows it.",)
@@ -100,7 +100,7 @@ def test_a_recorded_result_is_a_file_too_and_stands_there_once():
     page = html.load(str(RECORDED))
 
     assert len(page.own) == len(json.loads(RECORDED.read_text(encoding="utf-8"))["cells"])
-    assert f"recorded-{TORCH}-3.11" not in {release.key for release in page.releases}
+    assert f"recorded-cpu-{TORCH}-3.11" not in {release.key for release in page.releases}
     assert cell(page, RACE).lanes
     assert "Only of failures a recorded result keeps the trace" in cell(page, RACE, "lock").missing[0]
     assert page.answer is not None
