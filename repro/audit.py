@@ -48,6 +48,7 @@ from repro.races import THREADS, Race, Thread, foreign, names, own
 from repro.recording import Recording
 from repro.torch_names import entries
 from repro.verdict import Verdict
+from repro.warm import first_compile
 from repro.workloads import Workload
 
 if TYPE_CHECKING:
@@ -283,6 +284,8 @@ def alone(name: str, workloads: Sequence[Workload]) -> tuple[str, bool]:
         return str(error), False
     trains = BACKWARD in target.extras
     telling = True
+    # On a device nothing was compiled yet, and what the first compile sets for good is not the callable's doing.
+    first_compile()
     before = state.snapshot()
     for workload in workloads:
         inputs = sparsity.canary(workload)
@@ -455,7 +458,7 @@ class Audited:
             smaller = first is not None and len(first) > len(Schedule.parse(self.shown.schedule))
             made = f", with {len(first or ())} switches, and made smaller" if smaller else ""
             return f"no recorded schedule: the search came to it as schedule {self.exploration.schedules}{made}"
-        told = f"told of these threads{f', {self.origin.warm} in its second call' if self.origin.warm else ''}"
+        told = f"played by these threads{f', {self.origin.warm} in its second call' if self.origin.warm else ''}"
         if self.races:
             return f"the race {' or '.join(self.races)}, met by its recorded schedule, {told}"
         known = " or ".join(f"{each.race} ({each.outcome})" for each in self.origin.recordings)

@@ -173,7 +173,7 @@ def verdict_of(found: Exploration[Observation], baseline: Exploration[Observatio
     if baseline is not None and not baseline.failures:
         return Verdict.INCONCLUSIVE, "the same search does not find the race without the fix either"
     if found.exhausted:
-        return Verdict.HOLDS, f"every schedule of up to {found.promise.switches} switches ran"
+        return Verdict.HOLDS, f"every schedule of {found.promise.reach} ran"
     detection = found.promise.detection
     if detection is not None and detection >= DETECTION:
         return Verdict.HOLDS, f"a bug of depth {found.promise.depth} would have shown with {detection:.1%}"

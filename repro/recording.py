@@ -36,7 +36,8 @@ class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
-    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
+    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept;
+    ``unwrapped`` how often its script shows the race with nothing of torch wrapped, where that was counted.
     """
 
     race: str
@@ -49,6 +50,7 @@ class Recording:
     asked: Schedule
     workloads: tuple[Workload, ...] | None = None
     signature: str = ""
+    unwrapped: str = ""
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
@@ -147,6 +149,7 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         asked=_asked(cell, where),
         workloads=_workloads(cell, where),
         signature=required(cell, "signature", str, where) if "signature" in cell else "",
+        unwrapped=required(cell, "unwrapped", str, where) if "unwrapped" in cell else "",
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:

@@ -91,9 +91,11 @@ def test_a_command_without_output_is_taken(line: str, tmp_path: Path) -> None:
 
 def test_the_matrix_is_the_one_that_the_expectations_give() -> None:
     shown = next(text for kind, text in BLOCKS if kind == "text")
+    tried = re.findall(r"--fix ([\w+-]+)", next(line for line in SHELL if line.startswith("python -m repro matrix")))
+    assert tried
     cells = []
-    for race in races.names_on(["cpu"]):
-        for fix in columns(race, fixes.names(), controls=True):
+    for race in races.names(races.THREADS):
+        for fix in columns(race, tried, controls=False):
             known = expected(race, fix, RELEASE)
             assert known is not None
             verdict = Verdict.HOLDS if known.outcome is Kind.OK else Verdict.FAILS
@@ -112,6 +114,23 @@ def test_what_it_says_of_files_is_true() -> None:
         assert (ROOT / name).exists(), name
     assert f"torch=={RELEASE}" in (ROOT / "tox.ini").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_what_it_says_of_a_card_is_what_that_card_showed() -> None:
+    measured = json.loads((fixtures() / "results" / "gpu" / "h200-torch-2.11.0.json").read_text(encoding="utf-8"))
+    by_fix = measured["throughput"]["fixes"]
+    gate, none = by_fix["side-by-side+isolate"], by_fix[NONE]
+    low = "lower 95 % bound of the median"
+    peak = measured["calls"]["story"]["forward"]["peak"] / 1e6
+    text = " ".join(README.split())
+
+    assert (
+        f"{gate['ratio']:.2f} times as many tokens a second, {gate[low]:.2f} by the lower 95 % bound over "
+        f"{len(gate['pairs'])} pairs of turns, "
+        f"where none against none came to {none['ratio']:.2f} and {none[low]:.2f}"
+    ) in text
+    assert f"a call that is block-sparse peaks at {peak:.0f} MB" in text
+    assert gate[low] >= measured["throughput"]["targets"]["side-by-side+isolate"]
 
 
 def outcome(race: str, fix: str, release: str) -> Kind:

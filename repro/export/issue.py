@@ -12,6 +12,7 @@ from pathlib import Path
 import jinja2
 
 from repro import races, results
+from repro.expectations import CPU, CUDA
 from repro.export.script import Script
 from repro.export.scrub import scrub
 from repro.export.trial import Trial, native_stacks, run
@@ -78,6 +79,7 @@ def write(
         ablation=ablation,
         unreached=any("only these were reached" in row["said"] for row in ablation),
         releases=_releases(recording.race),
+        device=_device(recording.race),
         upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),
         native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
@@ -123,10 +125,15 @@ def _together(seen: list[Trial]) -> str:
     return "; ".join(said if len(seen) == 1 else f"{count} of {len(seen)}: {said}" for said, count in counted.items())
 
 
+def _device(race: str) -> str:
+    return CUDA if race in races.names(races.CUDA) else CPU
+
+
 def _releases(race: str) -> list[tuple[str, str]]:
     """The recorded releases, those in a row that came to the same together, and what that was."""
     found: list[Span] = []
-    for span in bisect(results.recorded(), race, [NONE]).get(NONE, []):
+    records = results.recorded(results.folder(_device(race)))
+    for span in bisect(records, race, [NONE]).get(NONE, []):
         # How it fails may change from one release to the next.
         if found and found[-1].seen.outcome is span.seen.outcome:
             found[-1] = replace(found[-1], last=span.last)

@@ -88,13 +88,14 @@ class Script:
         return (ast.get_docstring(ast.parse(self.text)) or "").split("\n\n")
 
 
-def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "we do not know how often") -> Script:
+def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "") -> Script:
     """The script of what was recorded.
 
     Without ``wrap`` the hand-overs that need a function of torch wrapped are left out; ``unwrapped`` says how often
     the race shows then, and is told where one is wrapped. Raises :class:`repro.interleave.ScheduleError` where no
     script can be made.
     """
+    unwrapped = unwrapped or recording.unwrapped or "we do not know how often"
     form = _form(recording.race)
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))

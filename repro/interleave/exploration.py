@@ -72,7 +72,7 @@ class Exploration(Generic[T]):
         if self.nondeterministic:
             parts.append(f"{len(self.nondeterministic)} not replayed")
         if self.exhausted:
-            parts.append(f"exhausted up to {self.promise.switches} switches")
+            parts.append(f"exhausted {self.promise.reach}")
         if self.promise.floor is not None:
             parts.append(
                 f"depth {self.promise.depth}: floor {self.promise.floor:.2g}, detection {self.promise.detection:.1%}"

@@ -48,6 +48,11 @@ class Promise:
     runs: int = 0
 
     @property
+    def reach(self) -> str:
+        """How far the schedules went that were all run, in words."""
+        return "up to one switch" if self.switches == 1 else f"up to {self.switches} switches"
+
+    @property
     def detection(self) -> float | None:
         """The chance that all the runs together had to meet such a bug, at least."""
         return None if self.floor is None else 1 - (1 - self.floor) ** self.runs

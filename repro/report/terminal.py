@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -95,12 +95,15 @@ def interleaving(console: Console, observation: Observation) -> None:
     if len(threads) == 1:
         # Nobody to interleave with.
         return
+    raised = observation.outcome.details.get("errors", {})
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
     for thread in threads:
         table.add_column(thread, no_wrap=True)
     for step in observation.steps:
         moved = step.chosen != step.thread and bool(step.ready)
         place = f"{step.seam}#{step.visit}" if step.visit > 1 else step.seam
+        if step.seam == "end" and step.thread in raised:
+            place = f"raised {raised[step.thread]['type']}"
         text = f"{place} >" if moved else place
         table.add_row(*(text if thread == step.thread else "" for thread in threads))
     console.print(table)
@@ -133,7 +136,7 @@ def summary(console: Console, cells: Sequence[Cell]) -> None:
     held = sum(cell.verdict is Verdict.HOLDS for cell in cells)
     console.print(
         Text.assemble(
-            f"{len(cells)} cells: {shown} show a race, {held} hold; ",
+            f"{_cells(cells)}: {shown} show a race, {held} hold; ",
             (verdict.value, _STANDING[verdict]),
             " for this release",
         )
@@ -208,7 +211,12 @@ _WORDS = {word: "yellow" if word in (Word.LOST, Word.INCONCLUSIVE) else "red" fo
 def counted(answer: Gate) -> str:
     """How many there are of each word."""
     words = [change.word for change in answer.changes]
-    return f"{len(words)} cells: " + (", ".join(f"{words.count(w)} {w}" for w in Word if w in words) or "none ran")
+    each = ", ".join(f"{words.count(word)} {word}" for word in Word if word in words) or "none ran"
+    return f"{_cells(words)}: {each}"
+
+
+def _cells(them: Sized) -> str:
+    return f"{len(them)} {'cell' if len(them) == 1 else 'cells'}"
 
 
 def place(change: Change) -> str:

@@ -66,7 +66,7 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert "lock" in found.holding
     assert "dynamic" not in found.holding
     assert f"  fixes that hold against it on this release, as in repro/fixes/: {', '.join(found.holding)}\n" in text
-    assert f"  the race {' or '.join(found.races)}, met by its recorded schedule, told of these threads\n" in text
+    assert f"  the race {' or '.join(found.races)}, met by its recorded schedule, played by these threads\n" in text
     file = tmp_path / "broken.json"
     document.write(document.of_audit(found), str(file))
     written = json.loads(file.read_text())["found"]
@@ -86,7 +86,7 @@ def test_the_mended_loop_holds(here):
     assert found.exploration.exhausted
     # Four of the catalogue's, told of cold threads and of warm ones.
     assert found.recorded == 9
-    assert found.reason.startswith("every schedule of up to 1 switches ran (2 threads)")
+    assert found.reason.startswith("every schedule of up to one switch ran (2 threads)")
 
 
 def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here):
@@ -97,7 +97,7 @@ def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here
     assert "second:again#1>first" in found.shown.schedule
     assert "second: KeyError: 'custom'" in found.reason
     assert found.how.startswith("the race mask-metadata-error or mask-metadata-foreign, met by its recorded schedule")
-    assert found.how.endswith(", told of these threads, second in its second call")
+    assert found.how.endswith(", played by these threads, second in its second call")
 
 
 def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
@@ -112,7 +112,7 @@ def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
     assert found.races == []
     assert found.holding == []
     assert found.how == (
-        "met by the recorded schedule of mask-metadata-error (error), told of these threads, second in its second "
+        "met by the recorded schedule of mask-metadata-error (error), played by these threads, second in its second "
         "call; here it fails in another way"
     )
     assert document.of_audit(found)["found"]["recorded_of"] == ["mask-metadata-error"]

@@ -73,7 +73,11 @@ def test_it_imports_torch_and_the_standard_library_only(race):
 
 @pytest.mark.parametrize("race", RACES)
 def test_it_wraps_nothing_of_torch(race):
-    assert export.write(export.recorded(race)).wrapped == WRAPPED.get(race, ())
+    script = export.write(export.recorded(race))
+
+    assert script.wrapped == WRAPPED.get(race, ())
+    # Where it must, it says how often the race shows without.
+    assert ("With nothing wrapped it shows 0 of 10 times on torch" in script.text) == (race in WRAPPED)
 
 
 @pytest.mark.parametrize("race", RACES)
@@ -98,10 +102,11 @@ def test_it_shows_the_race_where_the_release_has_it(race):
     "race",
     [race if race == "cache-read-only" else pytest.param(race, marks=pytest.mark.nightly) for race in OF_A_CACHE],
 )
-def test_where_nothing_is_cached_it_says_nothing(race):
-    trial = run(text(race), settings={"BACKEND": "eager"})
+def test_where_nothing_is_cached_it_says_nothing_and_leaves_nothing(race, tmp_path):
+    trial = run(text(race), settings={"BACKEND": "eager", "TMPDIR": str(tmp_path)})
 
     assert trial.code == SAYS_NOTHING, trial.output
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_what_fails_without_its_hand_overs_too_is_no_bug():

@@ -25,7 +25,7 @@ def run(laboratory: Laboratory, job: str, *arguments: Any) -> list[dict[str, Any
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("processes", [3, pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("processes", [3, 8])
 def test_a_cold_start_is_right_in_every_process(processes: int, tmp_path: Path, laboratory: Laboratory) -> None:
     found = run(laboratory, "cold_start", str(tmp_path), processes)
 

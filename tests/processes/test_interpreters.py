@@ -1,4 +1,4 @@
-"""Fresh interpreters on one cache directory: as many imports as starts, so this is for the night."""
+"""Fresh interpreters on one cache directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(repro.__file__).parent.parent
 OTHERS = [python for python in os.environ.get("REPRO_OTHER_PYTHONS", "").split(os.pathsep) if python]
 WORKLOAD = json.dumps({"head_dim": 16})
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(1800)
 
 
 def begin(cache: Path, *command: str, python: str = sys.executable, threads: int = 1) -> subprocess.Popen[str]:

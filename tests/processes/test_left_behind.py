@@ -28,7 +28,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
             yield laboratory
 
 
-@pytest.mark.nightly
 @pytest.mark.xdist_group("left behind")
 @pytest.mark.parametrize(
     ("race", "fix", "kind"),

@@ -29,7 +29,6 @@ def by_step(laboratory: Laboratory, race: str, victim: str, other: str) -> dict[
     return found
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_deletion_is_an_error_where_a_file_is_taken_for_there_and_never_wrong(laboratory: Laboratory) -> None:
     found = by_step(laboratory, "cache-wiped-writing", "compiler", "janitor")
@@ -39,7 +38,6 @@ def test_a_deletion_is_an_error_where_a_file_is_taken_for_there_and_never_wrong(
     assert {found[step] for step in ERRORS} == {"error"}
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("race", ["writer-killed", "writer-killed-compiling"])
 def test_after_a_writer_died_at_any_step_the_next_process_is_right(race: str, laboratory: Laboratory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -44,5 +45,6 @@ def test_a_recorded_schedule_is_replayed_every_time(race: str, laboratory: Labor
     assert known is not None
     assert [run.outcome.kind for run in runs] == [known.outcome] * TIMES
     assert nondeterminism(runs) is None
-    if recording.lists(laboratory.torch):
+    # What is recorded of releases is of this Python; another may take another way to the same end.
+    if recording.lists(laboratory.torch) and platform.python_version().startswith("3.11."):
         assert [recording.divergence(run) for run in runs] == [None] * TIMES

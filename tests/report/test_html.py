@@ -241,7 +241,7 @@ def test_what_is_not_measured_is_said_with_the_command_that_measures_it(tmp_path
     assert "python tests/benchmarks/memory.py --json" not in text
     assert "block-sparse (compiled)" in text
 
-    monkeypatch.setattr(results, "folder", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(results, "folder", lambda device="cpu": tmp_path / device / "nothing")
     text = html.render(html.load(file))
     assert "python tests/benchmarks/memory.py --json" in text
     assert "python tests/benchmarks/fixes.py --json" in text
@@ -264,8 +264,9 @@ def test_throughput_is_drawn_with_its_bounds(tmp_path, monkeypatch):
         "pairs": 12,
         "threads": 3,
     }
-    written(tmp_path / f"throughput-torch-{TORCH}.json", document)
-    monkeypatch.setattr(results, "folder", lambda: tmp_path)
+    (tmp_path / "cpu").mkdir()
+    written(tmp_path / "cpu" / f"throughput-torch-{TORCH}.json", document)
+    monkeypatch.setattr(results, "folder", lambda device="cpu": tmp_path / device)
     page = html.load(written(tmp_path / "x.json", recorded_run(RACE)))
 
     (measured,) = page.throughput
