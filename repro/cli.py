@@ -950,7 +950,7 @@ def _surface(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from repro import export
+    from repro import export, preflight
     from repro.report import document
 
     everything = options.race == "all"
@@ -960,6 +960,8 @@ def _export(options: argparse.Namespace) -> int:
     times = options.n or TRIALS
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
+    if options.race in races.names(races.CUDA) and not (options.script_only or preflight.cuda_devices()):
+        raise _Usage(f"{options.race} needs a CUDA device, and torch sees none: --script-only only writes its script")
     recordings = [
         export.recorded(race, options.schedule) for race in (export.formed() if everything else [options.race])
     ]

@@ -396,3 +396,10 @@ def test_a_device_that_is_not_there():
 
 def test_a_race_on_cuda_alone_needs_a_device():
     assert refused("run", "first-backward") == "first-backward is a race on CUDA alone: give --device cuda"
+
+
+@pytest.mark.skipif(preflight.cuda_devices() > 0, reason="there is a device")
+def test_the_script_of_such_a_race_is_run_on_a_device(tmp_path):
+    said = refused("export", "first-backward", "-o", str(tmp_path))
+    assert said.startswith("first-backward needs a CUDA device, and torch sees none: --script-only")
+    assert [*tmp_path.iterdir()] == []
