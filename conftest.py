@@ -120,7 +120,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str, Sequence[Cell]], Re
     """Keeps the cells that a test judged on a torch for the summary; gives them back as a report."""
 
     def keep(torch: str, cells: Sequence[Cell]) -> Report:
-        request.node.stash[_JUDGED] = document.of_cells("matrix", torch, cells)
+        request.node.stash[_JUDGED] = document.of_cells("matrix", torch, cells, devices=["cpu"])
         return results.of_document(request.node.stash[_JUDGED])
 
     return keep

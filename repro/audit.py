@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from repro import fixes, recording, results
-from repro.expectations import expected, fixtures
+from repro.expectations import fixtures
 from repro.experiment import Experiment, Observation
 from repro.exploring import STRATEGIES as SEARCHES
 from repro.exploring import smallest_of, verdict_of
@@ -434,15 +434,18 @@ class Audited:
     def holding(self) -> list[str]:
         """The fixes that are recorded as holding, on this release, against what it has.
 
-        None where nothing is recorded of it: of a release, of a device, of training.
+        None where nothing is recorded of it: of a release on such a device, of training.
         """
         version = Version(Version(self.torch).public)
-        if self.trains or {*self.experiment.devices} != {"cpu"} or not results.best(results.recorded(), version, ""):
+        recorded = results.recorded(results.folder(results.kind_of(self.experiment.devices)))
+        if self.trains or not results.best(recorded, version, ""):
             return []
 
+        known = results.expectation(self.torch, self.experiment.devices)
+
         def holds(fix: str, race: str) -> bool:
-            known = expected(race, fix, self.torch)
-            return known is not None and known.outcome is Kind.OK
+            found = known(race, fix)
+            return found is not None and found.outcome is Kind.OK
 
         # All threads that call are the user's, so a race with another library's thread stands for itself alone.
         mine = [race for race in self.races if not race.endswith(OF_A_LIBRARY)] or self.races

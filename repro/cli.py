@@ -279,8 +279,8 @@ def _audit_options(audit: argparse.ArgumentParser) -> None:
 
 _GATE = """
 Measures every cell, and compares: outcomes with fixtures/expectations/, how each failure comes about with
-fixtures/results/. Red both ways: what should appear and does not must be acknowledged with --update. A release
-newer than any recorded one is compared with the newest.
+fixtures/results/; on CUDA both with fixtures/results/cuda/. Red both ways: what should appear and does not must be
+acknowledged with --update. A release newer than any recorded one is compared with the newest.
 
 By default each cell is replayed three times, and a race that its recorded schedule does not show is searched for
 by others, so that a schedule that has grown stale is not taken for a race that is gone. --quick replays each cell
@@ -532,7 +532,7 @@ def _explore(options: argparse.Namespace) -> int:
             on_progress=lambda seen: progress.update(bar, completed=seen.schedules),
         )
     terminal.searched(_console(options), found)
-    _write(options, document.of_search(laboratory.torch, found))
+    _write(options, document.of_search(laboratory.torch, found, _devices(options)))
     return EXIT[found.verdict]
 
 
@@ -605,7 +605,7 @@ def _exit(standing: Standing) -> int:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from repro import environment, expectations, gate, results
+    from repro import environment, gate, results
 
     _check_gate(options)
     if options.torch_spec:
@@ -614,12 +614,14 @@ def _gate(options: argparse.Namespace) -> int:
     if options.bisect or options.releases or options.decision:
         return _recorded(options)
     # What is recorded is read before the run, so that a file that cannot be read does not cost one.
-    for device in expectations.DEVICES:
+    for device in results.DEVICES:
         results.recorded(results.folder(device))
-    results.recorded(results.apart())
-    yardstick = results.find(options.against) if options.against else None
+        results.recorded(results.apart(results.folder(device)))
+    if options.against and not options.reports:
+        results.find(options.against, results.kind_of(_devices(options)))
     codes = []
     for content, report in _reports(options):
+        yardstick = results.find(options.against, report.device) if options.against else None
         narrowed = _narrowed(options, report)
         answer = _judge(narrowed, report, yardstick)
         _show(options, answer, content)
@@ -642,7 +644,7 @@ def _asked(options: argparse.Namespace, *, times: int | None = None, searched: b
 def _narrowed(options: argparse.Namespace, report: Report) -> argparse.Namespace:
     """The options; where they name nothing, with what the report was narrowed to: it cannot answer for more."""
     chosen, wanted = options.races or report.asked.races, options.fixes or report.asked.fixes
-    devices = tuple(options.devices or [report.device])
+    devices = report.devices
     _check_named(chosen, wanted, devices)
     return argparse.Namespace(**{**vars(options), "races": chosen, "fixes": wanted, "devices": devices})
 
@@ -665,8 +667,8 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
             # What is asked for by name and stands in neither of them must not pass in silence.
             named = options.races or sorted({race for race, _ in both} & set(races.names()))
             wanted += places(named, options.fixes or [], controls=False)
-    apart = results.recorded(results.apart())
-    records = results.recorded(results.folder(report.device))
+    place = results.folder(report.device)
+    records, apart = results.recorded(place), results.recorded(results.apart(place))
     known = gate.other(yardstick) if yardstick else gate.release(report, wanted, records, apart=apart)
     old = known.report.version if known.report else report.version
     surface, unknown = gate.upgrade(old, report.version, here=not options.reports)
@@ -675,7 +677,17 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
 
 
 _JUDGING = (
-    *("races", "devices", "reports", "torch_spec", "against", "quick", "n", "budget", "update", "junit", "markdown"),
+    "races",
+    "devices",
+    "reports",
+    "torch_spec",
+    "against",
+    "quick",
+    "n",
+    "budget",
+    "update",
+    "junit",
+    "markdown",
 )
 # Of the gate's options, which have nothing to do beside which.
 _IDLE = {
@@ -708,7 +720,11 @@ def _check_gate(options: argparse.Namespace) -> None:
             f"--update writes what this project holds to be known, and the next installation would replace "
             f"{expectations.fixtures()}: run it in a checkout"
         )
-    _check_named(options.races, options.fixes, _devices(options))
+    if len(_devices(options)) > 1:
+        raise _Usage("what is recorded is of one device: give --device once; matrix takes several")
+    if not options.reports:
+        # What was measured says where.
+        _check_named(options.races, options.fixes, _devices(options))
     if options.bisect:
         _check_catalogue(options.bisect)
         races.documentation(options.bisect)
@@ -753,6 +769,11 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     if options.reports:
         for file in options.reports:
             report = results.load(file)
+            if len(report.devices) > 1:
+                raise _Usage(f"{file} is of several devices, {', '.join(report.devices)}: what is recorded is of one")
+            alone = [race for race, _ in report.cells if race in races.names(races.CUDA)]
+            if alone and report.device == results.CPU:
+                raise _Usage(f"{file} does not say that it ran on CUDA, and has {alone[0]}: measure it again")
             yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report
         return
     times = options.n or (1 if options.quick else 3)
@@ -833,14 +854,14 @@ def _show(options: argparse.Namespace, answer: Gate, content: dict[str, Any]) ->
 
 def _recorded(options: argparse.Namespace) -> int:
     """What the recorded reports say by themselves."""
-    from repro import decision, expectations, gate, results
+    from repro import decision, gate, results
     from repro.report import document, markdown, terminal
     from repro.verdict import columns
 
     records = results.recorded()
     if options.releases or options.decision:
         if options.releases:
-            page = markdown.releases(records, results.recorded(results.folder(expectations.CUDA)))
+            page = markdown.releases(records, results.recorded(results.folder(results.CUDA)))
         else:
             found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
             page = markdown.decision(found, datetime.date.today().isoformat())
@@ -877,9 +898,10 @@ def _replay(options: argparse.Namespace) -> int:
     from repro.verdict import EXIT, Verdict
 
     recording = load(options.file, preflight.torch_version(), options.cell)
+    devices = tuple(options.devices or recording.devices)
     if not races.is_audit(recording.race):
-        _check_race(recording.race, _devices(options))
-    experiment = replace(recording.experiment(), devices=_devices(options))
+        _check_race(recording.race, devices)
+    experiment = replace(recording.experiment(), devices=devices)
     with Laboratory(lanes=min(lanes(), options.n), devices=experiment.devices) as laboratory:
         laboratory.check(recording.race, recording.fix)
         runs = list(laboratory.perform_all([experiment] * options.n))
@@ -890,6 +912,7 @@ def _replay(options: argparse.Namespace) -> int:
     content = {
         "race": recording.race,
         "fix": recording.fix,
+        "devices": list(devices),
         "verdict": verdict.value,
         "reason": why or runs[0].outcome.reason,
         "runs": [document.of_observation(run) for run in runs],
@@ -906,7 +929,9 @@ def _report(options: argparse.Namespace) -> int:
     if out != "-" and Path(out).resolve() == Path(options.file).resolve():
         raise _Usage(f"the page would be written over {options.file}; give -o another file")
     document.check_target(out, "-o")
-    page = html.load(options.file, results.find(options.against) if options.against else None)
+    page = html.load(
+        options.file, results.find(options.against, results.device_of(options.file)) if options.against else None
+    )
     if page.answer is None and (options.junit or options.markdown):
         raise _Usage(
             "there is nothing to compare these cells with, so nothing for --junit or --markdown: give --against"

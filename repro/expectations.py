@@ -10,8 +10,9 @@ A file is a list of ``[[release]]`` tables; the first whose ``torch`` range hold
     lock = "ok"
 
 A last range without an upper end also stands for releases that nobody has recorded yet. A range in which anything
-is expected to fail needs its ``upstream`` link. A table with ``device = "cuda"`` says what differs there, and nothing
-else. People edit these files, and so does :func:`update`, which keeps what it does not have to change, comments too.
+is expected to fail needs its ``upstream`` link. The tables are of the CPU, but for races on CUDA alone; what others
+come to on CUDA is what was recorded there (:func:`repro.results.expectation`). People edit these files, and so does
+:func:`update`, which keeps what it does not have to change, comments too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ else:
     import tomli as tomllib
 
 PROCESSES = "processes"
-CPU, CUDA = DEVICES = ("cpu", "cuda")
 
 
 class ExpectationError(ValueError):
@@ -63,12 +63,7 @@ def fixtures() -> Path:
     return _INSTALLED if installed() else Path(__file__).parent.parent / "fixtures"
 
 
-def kind_of(devices: Iterable[str]) -> str:
-    """What sort of device ``devices`` are, such as ``cuda`` for ``cuda:0`` and ``cuda:1``: one of :data:`DEVICES`."""
-    return CPU if set(devices) <= {CPU} else CUDA
-
-
-def expected(race: str, fix: str, torch: str, folder: Path | None = None, *, device: str = CPU) -> Expected | None:
+def expected(race: str, fix: str, torch: str, folder: Path | None = None) -> Expected | None:
     """What ``race`` under ``fix`` must come to on ``torch``; ``None`` where nothing is written down.
 
     Raises :class:`ExpectationError`.
@@ -77,30 +72,22 @@ def expected(race: str, fix: str, torch: str, folder: Path | None = None, *, dev
     if not path.is_file():
         return None
     release = Version(Version(torch).base_version)
-    here = [entry for entry in _read(path) if release in entry["torch"]]
-    mine = [entry for entry in here if entry["device"] == device]
-    anywhere = [entry for entry in here if entry["device"] is None]
-    for entry in (*mine, *anywhere[:1]):
-        if fix in entry["outcomes"]:
-            return Expected(entry["outcomes"][fix], entry["upstream"])
+    for entry in _read(path):
+        if release in entry["torch"]:
+            outcome = entry["outcomes"].get(fix)
+            return None if outcome is None else Expected(outcome, entry["upstream"])
     return None
 
 
 def recorded(race: str, fix: str, folder: Path | None = None) -> list[tuple[str, Kind]]:
     """Every range of releases that is written down for ``race`` under ``fix``, and what it comes to there.
 
-    What differs on some device is not among it.
-
     Raises :class:`ExpectationError`.
     """
     path = (folder or fixtures() / "expectations") / f"{race}.toml"
     if not path.is_file():
         return []
-    return [
-        (str(entry["torch"]), entry["outcomes"][fix])
-        for entry in _read(path)
-        if entry["device"] is None and fix in entry["outcomes"]
-    ]
+    return [(str(entry["torch"]), entry["outcomes"][fix]) for entry in _read(path) if fix in entry["outcomes"]]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -146,11 +133,8 @@ _HEADER = re.compile(r"\s*\[\[\s*release\s*\]\]")
 def _entry(entry: Any, place: _Place) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise place.error(f"{entry!r} is not a table")
-    if unknown := sorted(set(entry) - {"torch", "device", "upstream", "outcomes"}):
-        raise place.error(f"unknown key {unknown[0]!r}; known are torch, device, upstream, outcomes", unknown[0])
-    device = entry.get("device")
-    if device is not None and device not in DEVICES[1:]:
-        raise place.error(f"device = {device!r}: a table is for all devices, without a device, or for cuda", "device")
+    if unknown := sorted(set(entry) - {"torch", "upstream", "outcomes"}):
+        raise place.error(f"unknown key {unknown[0]!r}; known are torch, upstream, outcomes", unknown[0])
     try:
         releases = SpecifierSet(entry["torch"])
     except KeyError:
@@ -172,7 +156,7 @@ def _entry(entry: Any, place: _Place) -> dict[str, Any]:
         raise place.error(f"upstream = {upstream!r} is not a link", "upstream")
     if upstream is None and any(kind is not Kind.OK for kind in outcomes.values()):
         raise place.error("something is expected to fail, so the upstream link is needed")
-    return {"torch": releases, "device": device, "upstream": upstream, "outcomes": outcomes}
+    return {"torch": releases, "upstream": upstream, "outcomes": outcomes}
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------
@@ -186,14 +170,12 @@ def update(
     link: Callable[[], str | None],
     recorded: Collection[str] = (),
     folder: Path | None = None,
-    device: str = CPU,
 ) -> bool:
     """Write down that ``race`` came to ``seen`` (by fix) on the release ``torch``; whether that changed the file.
 
-    What was seen on another ``device`` than the CPU is written for it where that differs. Nothing else that the file
-    says of a release in ``recorded`` changes, nor of a fix that was not seen. Releases that nobody recorded go with
-    the recorded one before them. ``link`` gives the link for a table that needs one and has none. Raises
-    :class:`ExpectationError`.
+    Nothing else that the file says of a release in ``recorded`` changes, nor of a fix that was not seen. Releases
+    that nobody recorded go with the recorded one before them. ``link`` gives the link for a table that needs one and
+    has none. Raises :class:`ExpectationError`.
     """
     path = (folder or fixtures() / "expectations") / f"{race}.toml"
     assert Kind.INCONCLUSIVE not in seen.values(), "an inconclusive cell says nothing of a release"
@@ -201,13 +183,8 @@ def update(
     before = _join(preamble, tables)
     release = Version(Version(torch).base_version)
     others = {Version(Version(other).base_version) for other in recorded} - {release}
-    everywhere = [table for table in tables if table.device is None]
-    apart = [table for table in tables if table.device is not None]
-    if device == CPU:
-        _place_release(everywhere, release, dict(seen), link, others, path)
-    else:
-        _place_apart(apart, everywhere, release, device, seen, link)
-    after = _join(preamble, [*everywhere, *apart])
+    _place_release(tables, release, dict(seen), link, others, path)
+    after = _join(preamble, tables)
     if after == before:
         return False
     path.write_text(after, encoding="utf-8")
@@ -223,7 +200,6 @@ class _Table:
     torch: SpecifierSet
     upstream: str | None
     outcomes: dict[str, Kind]
-    device: str | None = None
 
     @property
     def interval(self) -> tuple[Version, Version | None] | None:
@@ -294,30 +270,6 @@ def _place_release(
     _merge(tables, at)
 
 
-def _place_apart(
-    apart: list[_Table],
-    everywhere: Sequence[_Table],
-    release: Version,
-    device: str,
-    seen: Mapping[str, Kind],
-    link: Callable[[], str | None],
-) -> None:
-    """Let the table of ``device`` for ``release`` say what differs from the one for all devices."""
-    old = next((table for table in apart if table.device == device and release in table.torch), None)
-    common = next((table.outcomes for table in everywhere if release in table.torch), {})
-    outcomes = {**(old.outcomes if old else {}), **seen}
-    outcomes = {fix: kind for fix, kind in outcomes.items() if common.get(fix) is not kind}
-    if outcomes == (old.outcomes if old else {}):
-        return
-    fails = any(kind is not Kind.OK for kind in outcomes.values())
-    upstream = (old.upstream if old else None) or (link() if fails else None)
-    if old is not None and str(old.torch) == f"=={release}":
-        apart.remove(old)
-    if outcomes:
-        # The first that holds a release counts.
-        apart.insert(0, _new(f"=={release}", upstream, outcomes, device))
-
-
 def _split(
     tables: list[_Table],
     at: int,
@@ -364,12 +316,12 @@ def _range(low: Version, high: Version | None) -> str:
     return f">={low}" if high is None else f">={low},<{high}"
 
 
-def _new(torch: str, upstream: str | None, outcomes: Mapping[str, Kind], device: str | None = None) -> _Table:
-    lines = ["[[release]]", f'torch = "{torch}"', *([f'device = "{device}"'] if device else [])]
+def _new(torch: str, upstream: str | None, outcomes: Mapping[str, Kind]) -> _Table:
+    lines = ["[[release]]", f'torch = "{torch}"']
     if upstream is not None:
         lines.append(f'upstream = "{upstream}"')
     lines += ["[release.outcomes]", *(f'{_key(fix)} = "{kind}"' for fix, kind in outcomes.items())]
-    return _Table("\n".join(lines) + "\n", SpecifierSet(torch), upstream, dict(outcomes), device)
+    return _Table("\n".join(lines) + "\n", SpecifierSet(torch), upstream, dict(outcomes))
 
 
 def _key(name: str) -> str:

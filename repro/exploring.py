@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from repro.expectations import expected, kind_of
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.interleave.bounded import Bounded
@@ -22,7 +21,7 @@ from repro.interleave.search import Search
 from repro.interleave.shrink import Case, Shrunk, Unsteady, shrink
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
-from repro.results import Look
+from repro.results import Look, expectation
 from repro.verdict import Cell, Verdict, columns
 
 STRATEGIES: dict[str, Callable[[int], Search]] = {
@@ -121,6 +120,7 @@ def matrix(
     devices: tuple[str, ...] = ("cpu",),
 ) -> Iterator[Cell]:
     """All cells by search, race by race; each search ends with its first failure."""
+    known = expectation(laboratory.torch, devices)
     for race in races:
         baseline: Exploration[Observation] | None = None
         for fix in columns(race, fixes, controls=False):
@@ -137,8 +137,7 @@ def matrix(
             )
             if fix == NONE:
                 baseline = found.exploration
-            known = expected(race, fix, laboratory.torch, device=kind_of(devices))
-            yield Cell(race, fix, found.verdict, found.reason, _shown(found), known, "search")
+            yield Cell(race, fix, found.verdict, found.reason, _shown(found), known(race, fix), "search")
 
 
 def second_look(laboratory: Laboratory, race: str, *, budget: int, devices: tuple[str, ...] = ("cpu",)) -> Look:

@@ -99,6 +99,11 @@ class Gate:
     meaning: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     surface: Difference | None = None
+    device: str = results.CPU
+
+    @property
+    def title(self) -> str:
+        return f"torch {self.torch}{results.on(self.device)}"
 
     @property
     def red(self) -> list[Change]:
@@ -132,32 +137,37 @@ def release(
 ) -> Known:
     """What is written down of the report's own release, and of a new one what is known of the newest.
 
-    ``apart`` are records of what is no column of the matrix.
+    On a device nothing is written down but records: what is known is what its own release came to there, or the
+    newest. ``records`` are of the report's sort of device; ``apart`` are those of what is no column of the matrix.
     """
+    own = results.best(records, report.version, report.minor)
+    older = None if own is not None else results.newest(records, report.version, report.minor)
     outcomes = {}
     beside = results.best(apart, report.version, report.minor)
     for race, fix in places:
-        known = expectations.expected(race, fix, report.torch, expected, device=report.device)
+        known = expectations.expected(race, fix, report.torch, expected)
+        if report.device != results.CPU:
+            there = own or older
+            seen = there.cells.get((race, fix)) if there is not None else None
+            known = None if seen is None else Expected(seen.outcome, known.upstream if known else None)
         if known is None and beside is not None and (race, fix) in beside.cells:
             known = Expected(beside.cells[race, fix].outcome, None)
         if known is not None:
             outcomes[race, fix] = known
-    own = results.best(records, report.version, report.minor)
     if own is not None:
-        return Known(f"what is recorded of torch {own.version}", outcomes, own)
-    older = results.newest(records, report.version, report.minor)
+        return Known(f"what is recorded of {own.title}", outcomes, own)
     if older is None:
         return Known("what is expected of this release", outcomes, notes=("no release is recorded yet",))
     last = max(record.version for record in records)
     why = "is newer than any recorded release" if report.version > last else "is not recorded"
-    note = f"torch {report.version} {why}: it is compared with torch {older.version}"
-    return Known(f"what is known of torch {older.version}", outcomes, older, (note,))
+    note = f"{report.title} {why}: it is compared with torch {older.version}"
+    return Known(f"what is known of {older.title}", outcomes, older, (note,))
 
 
 def other(report: Report) -> Known:
     """Another release, by its report."""
     return Known(
-        f"torch {report.version} (Python {report.minor})",
+        f"{report.title} (Python {report.minor})",
         {place: Expected(seen.outcome, None) for place, seen in report.cells.items() if seen.conclusive},
         report,
         other=True,
@@ -214,6 +224,7 @@ def compare(
         meaning=tuple(_meaning(cells, known)),
         notes=(*known.notes, *notes, *(f"{look.race}: {look.text}" for look in report.looks if not look.found)),
         surface=surface,
+        device=report.device,
     )
 
 
@@ -368,7 +379,8 @@ def acknowledge(
     failure is new.
     """
     report, apart = results.split(report)
-    records = results.recorded(recorded or results.folder(report.device))
+    mine = recorded or results.folder(report.device)
+    records = results.recorded(mine)
     changed = []
     for race in dict.fromkeys(race for race, _ in report.cells):
         seen = {
@@ -377,24 +389,17 @@ def acknowledge(
             if its == race and cell.conclusive and cell.by == "replay"
         }
         known_on = [str(record.release) for record in records if any(its == race for its, _ in record.cells)]
-        # What is a race on one sort of device alone is written for that sort anyway.
-        device = expectations.CPU if race in races.names(races.CUDA) else report.device
+        if report.device != results.CPU and race not in races.names(races.CUDA):
+            # What is written down of it, and its schedules, are of the CPU.
+            continue
         if seen and expectations.update(
-            race,
-            report.torch,
-            seen,
-            link=functools.partial(link, race),
-            recorded=known_on,
-            folder=expected,
-            device=device,
+            race, report.torch, seen, link=functools.partial(link, race), recorded=known_on, folder=expected
         ):
             changed.append((expected or expectations.fixtures() / "expectations") / f"{race}.toml")
         bare = report.cells.get((race, NONE))
-        # Elsewhere the seams of a race between threads are passed at other visits than the CPU's.
-        if device == expectations.CPU and bare is not None and bare.failed and bare.trace and bare.by == "replay":
+        if bare is not None and bare.failed and bare.trace and bare.by == "replay":
             file = recording.add(race, _run(race, bare, report), str(report.version), schedules)
             changed += [] if file is None else [file]
-    mine = recorded or results.folder(report.device)
     for part, where in ((report, mine), (apart, results.apart(mine))):
         place = where / part.name
         before = place.read_bytes() if place.is_file() else b""

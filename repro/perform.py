@@ -257,14 +257,22 @@ def _names(race: races.Race) -> list[str]:
     answer, ask = Pipe(duplex=False)
 
     def tell() -> None:
-        ask.send([*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))])
+        try:
+            ask.send([*race.threads(UserCode(fixes.load(fixes.NONE), [*race.workloads()]))])
+        except Exception as error:
+            ask.send(error_outcome(error).reason)
 
     process = get_context("fork").Process(target=tell)
     process.start()
     ask.close()
-    names: list[str] = answer.recv()
+    try:
+        said: list[str] | str = answer.recv()
+    except EOFError:
+        said = "the process that made them died"
     process.join()
-    return names
+    if isinstance(said, str):
+        raise RuntimeError(f"the threads cannot be made: {said}")
+    return said
 
 
 def _control(run: Run, switches: list[SwitchFate]) -> Outcome:

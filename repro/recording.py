@@ -36,8 +36,8 @@ class Recording:
     """What was run (``race``, ``fix``, ``schedule``), where (``torch``, ``seams``), and what was seen.
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
-    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept;
-    ``unwrapped`` how often its script shows the race with nothing of torch wrapped, where that was counted.
+    switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
+    ``devices`` are those that it ran on.
     """
 
     race: str
@@ -50,12 +50,18 @@ class Recording:
     asked: Schedule
     workloads: tuple[Workload, ...] | None = None
     signature: str = ""
-    unwrapped: str = ""
+    devices: tuple[str, ...] = ("cpu",)
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
-            return Experiment(race=self.race, processes=True, workloads=self.workloads)
-        return Experiment(race=self.race, fix=self.fix, strategy=Replay(self.schedule), workloads=self.workloads)
+            return Experiment(race=self.race, processes=True, workloads=self.workloads, devices=self.devices)
+        return Experiment(
+            race=self.race,
+            fix=self.fix,
+            strategy=Replay(self.schedule),
+            workloads=self.workloads,
+            devices=self.devices,
+        )
 
     def lists(self, torch: str) -> bool:
         """Whether this was recorded on the release ``torch``."""
@@ -149,7 +155,7 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         asked=_asked(cell, where),
         workloads=_workloads(cell, where),
         signature=required(cell, "signature", str, where) if "signature" in cell else "",
-        unwrapped=required(cell, "unwrapped", str, where) if "unwrapped" in cell else "",
+        devices=strings(document, "devices", file) if "devices" in document else ("cpu",),
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:

@@ -12,19 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from repro.expectations import CPU, PROCESSES, fixtures, kind_of
+from repro.expectations import PROCESSES, Expected, expected, fixtures
 from repro.fixes import NONE, names
 from repro.interleave.schedule import ScheduleError
 from repro.outcome import Kind
 from repro.recording import SCHEMA, outcome_named, read, required, strings
 
+CPU, CUDA = DEVICES = ("cpu", "cuda")
 # The commands whose files hold cells that were judged.
 MEASURED = ("gate", "matrix", "run")
 # A cell's place: the race, and the column.
@@ -87,7 +88,7 @@ class Report:
     """All cells of one run; ``source`` is where it was read, and ``asked`` what the run was to do.
 
     ``seams`` names by race the seams and torch locks that stood without a fix, which may bring locks of its own.
-    ``looks`` are the searches for races that stayed away. ``device`` is the sort of device that it ran on.
+    ``looks`` are the searches for races that stayed away. ``devices`` are those that it ran on.
     """
 
     torch: str
@@ -98,7 +99,17 @@ class Report:
     source: str = "this run"
     asked: Asked = Asked()
     looks: tuple[Look, ...] = ()
-    device: str = CPU
+    devices: tuple[str, ...] = (CPU,)
+
+    @property
+    def device(self) -> str:
+        """The sort of device that it ran on, one of :data:`DEVICES`."""
+        return kind_of(self.devices)
+
+    @property
+    def title(self) -> str:
+        """The release, and the sort of device where that is not the CPU, in words."""
+        return f"torch {self.version}{on(self.device)}"
 
     @property
     def version(self) -> Version:
@@ -175,8 +186,41 @@ def _report(document: Any, source: str) -> Report:
         source,
         _asked(document, source),
         tuple(_looks(document, source)),
-        kind_of(strings(document, "devices", source) if "devices" in document else [CPU]),
+        _devices(document, source),
     )
+
+
+def on(device: str) -> str:
+    """What is added to the name of a release for a sort of ``device`` that is not the CPU."""
+    return "" if device == CPU else f" on {device.upper()}"
+
+
+def kind_of(devices: Iterable[str]) -> str:
+    """What sort of device ``devices`` are, as ``cuda`` for ``cuda:0`` and ``cuda:1``. Raises :class:`ValueError`."""
+    kinds = {device.partition(":")[0] for device in devices}
+    if not kinds or not kinds <= set(DEVICES):
+        raise ValueError(
+            f"{', '.join(devices) or 'nothing'}: no device that races run on; those are {', '.join(DEVICES)}"
+        )
+    return CPU if kinds == {CPU} else CUDA
+
+
+def device_of(file: str) -> str:
+    """The sort of device that ``file``, which a command wrote, is of. Raises :class:`ReportError`."""
+    try:
+        return kind_of(_devices(read(file), file))
+    except ScheduleError as error:
+        raise ReportError(str(error)) from None
+
+
+def _devices(document: Any, source: str) -> tuple[str, ...]:
+    """Those that the file names; one that names none is of the CPU."""
+    devices = strings(document, "devices", source) if "devices" in document else (CPU,)
+    try:
+        kind_of(devices)
+    except ValueError as error:
+        raise ReportError(f"{source}: devices: {error}") from None
+    return devices
 
 
 def _looks(document: Any, source: str) -> Iterable[Look]:
@@ -207,7 +251,7 @@ def reduced(report: Report) -> str:
         "torch": str(report.version),
         "python": report.minor,
         "platform": report.platform,
-        **({} if report.device == CPU else {"devices": [report.device]}),
+        **({} if report.device == CPU else {"devices": list(report.devices)}),
     }
     cells = [
         {
@@ -275,20 +319,37 @@ def record(report: Report, place: Path | None = None) -> Path:
     return path
 
 
-def find(wanted: str) -> Report:
-    """The report in a file, or what is recorded of a release. Raises :class:`ReportError`."""
+def find(wanted: str, device: str = CPU) -> Report:
+    """The report in a file, or what is recorded of a release; on such a ``device``. Raises :class:`ReportError`."""
     if Path(wanted).exists():
-        return load(wanted)
+        given = load(wanted)
+        if given.device != device:
+            raise ReportError(f"{wanted} is of {given.device}, and what is to be compared with it of {device}")
+        return given
     try:
         version = Version(wanted)
     except InvalidVersion:
         raise ReportError(f"{wanted}: no such file, and no release such as 2.13.0") from None
-    records = recorded()
+    records = recorded(folder(device))
     found = best(records, version, ".".join(platform.python_version_tuple()[:2]))
     if found is None:
         known = ", ".join(map(str, sorted({report.version for report in records}))) or "none"
-        raise ReportError(f"nothing is recorded of torch {wanted}; recorded are: {known}")
+        raise ReportError(f"nothing is recorded of torch {wanted}{on(device)}; recorded are: {known}")
     return found
+
+
+def expectation(torch: str, devices: Iterable[str]) -> Callable[[str, str], Expected | None]:
+    """What a race under a fix must come to on ``torch``: what is written down, or on CUDA was recorded there."""
+    record = None
+    if kind_of(devices) != CPU:
+        record = best(recorded(folder(CUDA)), Version(Version(torch).public), "")
+
+    def known(race: str, fix: str) -> Expected | None:
+        written = expected(race, fix, torch)
+        seen = record.cells.get((race, fix)) if record else None
+        return written if seen is None else Expected(seen.outcome, written.upstream if written else None)
+
+    return known
 
 
 def best(reports: Iterable[Report], version: Version, python: str) -> Report | None:

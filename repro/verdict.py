@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from repro import races
-from repro.expectations import PROCESSES, Expected, expected, kind_of
+from repro.expectations import PROCESSES, Expected
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE, suits
 from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
 from repro.outcome import Kind, Outcome
 from repro.recording import nondeterminism, recorded_schedule
+from repro.results import expectation
 
 
 class Verdict(str, Enum):
@@ -115,6 +116,7 @@ def matrix(
     experiments = [
         _experiment(race, fix, laboratory.torch, devices) for race, fix in places(names, fixes, controls=controls)
     ]
+    known = expectation(laboratory.torch, devices)
     runs = iter(laboratory.perform_all([experiment for experiment in experiments for _ in range(times)]))
     baseline: Observation | None = None
     for experiment in experiments:
@@ -123,8 +125,7 @@ def matrix(
         if fix == NONE:
             baseline = observation
         assert baseline is not None
-        known = expected(experiment.race, fix, laboratory.torch, device=kind_of(devices))
-        yield judge(experiment.race, fix, observation, baseline, known)
+        yield judge(experiment.race, fix, observation, baseline, known(experiment.race, fix))
 
 
 def _agreed(runs: Sequence[Observation]) -> Observation:

@@ -237,30 +237,6 @@ def test_tables_that_are_written_in_one_line_cannot_be_updated(tmp_path):
         update("race", "2.14.1", {"none": Kind.OK}, link=lambda: None, folder=tmp_path)
 
 
-def test_on_a_device_counts_what_is_written_for_it_and_else_what_is_written_for_all(tmp_path):
-    written(tmp_path, TWO_RANGES)
-    was = expected("race", "lock", "2.13.0", tmp_path)
-    assert was is not None
-    seen = {"none": Kind.DENSE, "lock": was.outcome}
-
-    assert update("race", "2.13.0", seen, link=lambda: OTHER, folder=tmp_path, device="cuda")
-
-    text = (tmp_path / "race.toml").read_text(encoding="utf-8")
-    assert text.startswith(TWO_RANGES.strip())
-    head = f'[[release]]\ntorch = "==2.13.0"\ndevice = "cuda"\nupstream = "{OTHER}"\n'
-    assert text.endswith(f'{head}[release.outcomes]\nnone = "dense"\n')
-    assert expected("race", "none", "2.13.0", tmp_path, device="cuda") == Expected(Kind.DENSE, OTHER)
-    assert expected("race", "lock", "2.13.0", tmp_path, device="cuda") == was
-    assert expected("race", "none", "2.13.0", tmp_path) != expected("race", "none", "2.13.0", tmp_path, device="cuda")
-    # Again it changes nothing, what is seen of the CPU goes where it did, and what is as on the CPU goes.
-    assert not update("race", "2.13.0", seen, link=lambda: OTHER, folder=tmp_path, device="cuda")
-    assert not update("race", "2.13.0", {"lock": was.outcome}, link=lambda: OTHER, folder=tmp_path)
-    common = expected("race", "none", "2.13.0", tmp_path)
-    assert common is not None
-    assert update("race", "2.13.0", {"none": common.outcome}, link=lambda: OTHER, folder=tmp_path, device="cuda")
-    assert (tmp_path / "race.toml").read_text(encoding="utf-8").strip() == TWO_RANGES.strip()
-
-
 def test_the_files_of_the_project_are_rewritten_without_a_change():
     folder = fixtures() / "expectations"
     for race in races.names_on(["cpu"]):

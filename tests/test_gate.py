@@ -500,13 +500,98 @@ def test_an_installed_package_is_not_updated(monkeypatch, capsys):
     assert "would replace" in capsys.readouterr().err
 
 
-def test_every_record_is_whole_and_as_expected_of_its_release():
-    assert RECORDS
-    for record in RECORDS:
-        wanted = places(races.names_on(["cpu"]), fixes.names(), controls=True)
-        answer = gate.compare(gate.release(record, wanted, RECORDS), record, wanted)
+@pytest.mark.parametrize("records", [RECORDS, ON_CUDA], ids=results.DEVICES)
+def test_every_record_is_whole_and_as_expected_of_its_release(records):
+    assert records
+    for record in records:
+        wanted = places(races.names_on([record.device]), fixes.names(), controls=True)
+        answer = gate.compare(gate.release(record, wanted, records), record, wanted)
         assert answer.standing is Standing.AS_EXPECTED, [change.text for change in answer.red]
         assert results.reduced(record) == Path(record.source).read_text(encoding="utf-8")
+
+
+# ---- on a device -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_recorded_of_a_race_on_cuda_alone_is_what_is_written_down_of_it():
+    for record in ON_CUDA:
+        for race, fix in places(races.names(races.CUDA), fixes.names(), controls=True):
+            known = expected(race, fix, record.torch)
+            assert known is not None
+            assert known.outcome is record.cells[race, fix].outcome, (race, fix)
+
+
+def test_on_cuda_a_release_that_nobody_recorded_there_is_compared_with_one_that_somebody_did():
+    (record,) = ON_CUDA
+    # On the CPU much changed from 2.11 to 2.13; what counts here is what is known of CUDA.
+    run = replace(record, torch="2.13.0")
+    answer = gate.compare(gate.release(run, run.cells, ON_CUDA), run, run.cells)
+    assert answer.standing is Standing.AS_EXPECTED, [change.text for change in answer.red]
+    assert answer.against == "what is known of torch 2.11.0 on CUDA"
+    assert answer.title == "torch 2.13.0 on CUDA"
+    appeared = replace(run, cells={**run.cells, ("mask-metadata-error", NONE): seen("error")})
+    (change,) = gate.compare(gate.release(appeared, run.cells, ON_CUDA), appeared, run.cells).red
+    assert (change.id, change.word) == ("mask-metadata-error/none", Word.WORSE)
+
+
+def test_what_a_release_does_on_cuda_is_asked_of_the_record_there():
+    (record,) = ON_CUDA
+    known = results.expectation(record.torch, ["cuda:1"])
+    for place, cell in record.cells.items():
+        there = known(*place)
+        assert there is not None
+        assert there.outcome is cell.outcome
+    written = expected("first-call", NONE, "2.13.0")
+    assert results.expectation("2.13.0", ["cpu"])("first-call", NONE) == written
+
+
+def test_an_update_on_cuda_touches_nothing_of_the_cpu(tmp_path):
+    records, schedules = tmp_path / "records", tmp_path / "schedules"
+    (tmp_path / "race.toml").write_text('[[release]]\ntorch = ">=2.9"\n[release.outcomes]\nnone = "ok"\n')
+    before = (tmp_path / "race.toml").read_bytes()
+    run = replace(report("2.13.0", none=seen("error")), devices=("cuda",))
+
+    changed = gate.acknowledge(run, lambda race: LINK, tmp_path, records, schedules)
+
+    assert changed == [records / run.name]
+    assert (tmp_path / "race.toml").read_bytes() == before
+    (back,) = results.recorded(records)
+    assert (back.device, back.cells["race", NONE].outcome) == ("cuda", Kind.ERROR)
+    yardstick = gate.release(run, run.cells, [back], tmp_path)
+    assert judged(yardstick, run).standing is Standing.AS_EXPECTED
+
+
+@pytest.mark.parametrize("devices", [[], ["xpu"], ["cuda", "gpu"]])
+def test_a_report_of_no_device_that_races_run_on(devices):
+    document = {**json.loads(Path(ON_CUDA[0].source).read_text(encoding="utf-8")), "devices": devices}
+    with pytest.raises(ReportError, match="no device that races run on; those are cpu, cuda"):
+        results.of_document(document)
+
+
+def test_reports_that_cannot_be_judged_by_what_is_recorded(tmp_path):
+    document = json.loads(Path(ON_CUDA[0].source).read_text(encoding="utf-8"))
+    file = tmp_path / "report.json"
+
+    def refused(document: Any, *more: str) -> str:
+        file.write_text(json.dumps(document), encoding="utf-8")
+        done = command("gate", "--from", str(file), *more, env=NOWHERE)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "is of several devices, cuda:0, cuda:1" in refused({**document, "devices": ["cuda:0", "cuda:1"]})
+    del document["devices"]
+    assert "does not say that it ran on CUDA, and has backward-bystander" in refused(document)
+    cpu = results.folder() / "torch-2.13.0-py3.11.json"
+    document["devices"] = ["cuda"]
+    assert f"{cpu} is of cpu, and what is to be compared with it of cuda" in refused(document, "--against", str(cpu))
+    assert "nothing is recorded of torch 2.13.0 on CUDA" in refused(document, "--against", "2.13.0")
+
+
+def test_a_report_of_cuda_is_judged_by_what_is_recorded_there():
+    for more in ([], ["--race", "first-backward"], ["--against", "2.11.0"]):
+        done = command("gate", "--from", ON_CUDA[0].source, *more, "--json", "-", env=NOWHERE)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout)["devices"] == ["cuda"]
 
 
 def test_the_upgrade_from_2_13_to_2_14_shows_that_the_mark_became_thread_local():
@@ -922,6 +1007,7 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--from", "a.json", "--device", "cpu"], "beside --from there is nothing to do for --device: leave it out"),
         (["--device", "cuda", "--race", "cold-start"], "cold-start is a race of processes, on the CPU alone"),
         (["--race", "first-backward"], "first-backward is a race on CUDA alone: give --device cuda"),
+        (["--device", "cuda:0", "--device", "cuda:1"], "what is recorded is of one device: give --device once"),
         (["--quick", "--budget", "9"], "beside --quick there is nothing to do for --budget: leave it out"),
         (["--releases", "--update"], "beside --releases there is nothing to do for --update: leave it out"),
         (["--decision", "--releases"], "beside --decision there is nothing to do for --releases: leave it out"),

@@ -12,7 +12,6 @@ from pathlib import Path
 import jinja2
 
 from repro import races, results
-from repro.expectations import CPU, CUDA
 from repro.export.script import Script
 from repro.export.scrub import scrub
 from repro.export.trial import Trial, native_stacks, run
@@ -126,7 +125,7 @@ def _together(seen: list[Trial]) -> str:
 
 
 def _device(race: str) -> str:
-    return CUDA if race in races.names(races.CUDA) else CPU
+    return results.CUDA if race in races.names(races.CUDA) else results.CPU
 
 
 def _releases(race: str) -> list[tuple[str, str]]:

@@ -27,6 +27,8 @@ _FORMS = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+# How often a script shows its race with nothing of torch wrapped.
+NOT_COUNTED = "that was not counted"
 _MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
@@ -88,14 +90,13 @@ class Script:
         return (ast.get_docstring(ast.parse(self.text)) or "").split("\n\n")
 
 
-def write(recording: Recording, *, wrap: bool = True, unwrapped: str = "") -> Script:
+def write(recording: Recording, *, wrap: bool = True, unwrapped: str = NOT_COUNTED) -> Script:
     """The script of what was recorded.
 
     Without ``wrap`` the hand-overs that need a function of torch wrapped are left out; ``unwrapped`` says how often
     the race shows then, and is told where one is wrapped. Raises :class:`repro.interleave.ScheduleError` where no
     script can be made.
     """
-    unwrapped = unwrapped or recording.unwrapped or "we do not know how often"
     form = _form(recording.race)
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))
@@ -211,7 +212,8 @@ def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
         return ""
     which = " and ".join(f"hand-over {each.number}" for each in stray)
     wrapped = "".join(f"    {target}\n" for target in targets)
-    return f"No code that users write runs at {which}, so this wraps\n{wrapped}With nothing wrapped it shows {rate}."
+    bare = f"How often it shows with nothing wrapped: {rate}."
+    return f"No code that users write runs at {which}, so this wraps\n{wrapped}{bare}"
 
 
 def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str) -> dict[str, Any]:

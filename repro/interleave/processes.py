@@ -3,7 +3,7 @@
 Each name is a forked process instead of a thread. A lock in one process is not that of another; what processes do
 wait for is a file locked with ``fcntl.flock``, torch's own locks among them, so that is modelled: a process that
 cannot have it says so, and others go on. It is free again on ``LOCK_UN``, or when its process has ended. For one that
-somebody else holds, such as another run on the same cache directory, it just waits.
+somebody else holds, such as another run on the same cache directory, it waits as it would, as long as patience lasts.
 """
 
 from __future__ import annotations
@@ -143,12 +143,18 @@ class _Parent:
         for child in self._children.values():
             child.heard(self._patient)
         at: str | None = self.turns.names[0]
+        elsewhere = ""
         self._children[self.turns.names[0]].go()
         while at is not None:
             message = self._children[at].receive(self._patient)
+            if message is None and elsewhere:
+                # Whoever holds it may let it go at any time: nothing is known of this run, least of all a hang.
+                self._stop(Fate.UNCONTROLLED, f"{at} waits for {elsewhere}, which is held outside the run", [])
+                return
             if message is None:
                 self._stop(Fate.UNCONTROLLED, f"{at} is blocked outside the model", [at])
                 return
+            elsewhere = ""
             kind, content = message
             if kind in ("ready", "locked", "freed"):
                 self._note(at, kind, content)
@@ -156,6 +162,7 @@ class _Parent:
             if kind == "reach":
                 at = self.turns.reach(at, content)
             elif kind == "wait" and content not in self._held:
+                elsewhere = content
                 self._children[at].go(_ELSEWHERE)
                 continue
             elif kind == "wait":

@@ -48,7 +48,7 @@ def of_cells(
     *,
     seeds: Sequence[int] = (),
     asked: Asked | None = None,
-    devices: Sequence[str] = ("cpu",),
+    devices: Sequence[str],
 ) -> dict[str, Any]:
     """The document of cells that ran on ``devices``, and what the run was to do where that is known."""
     narrowed = {} if asked is None else {"asked": plain(dataclasses.asdict(asked))}
@@ -60,6 +60,7 @@ def of_gate(answer: Gate) -> dict[str, Any]:
     """What the gate says, beside the cells that it speaks of."""
     return {
         "standing": answer.standing.value,
+        "devices": [answer.device],
         "against": answer.against,
         "changes": [
             {**{key: plain(value) for key, value in dataclasses.asdict(change).items()}, "red": change.red}
@@ -90,10 +91,10 @@ def of_run(torch: str, experiment: Experiment, observation: Observation) -> dict
         "workloads": None if experiment.workloads is None else [each.to_json() for each in experiment.workloads],
         **of_observation(observation),
     }
-    return envelope("run", torch, {"cells": [cell]}, seeds=[])
+    return envelope("run", torch, {"devices": list(experiment.devices), "cells": [cell]}, seeds=[])
 
 
-def of_search(torch: str, found: Searched) -> dict[str, Any]:
+def of_search(torch: str, found: Searched, devices: Sequence[str]) -> dict[str, Any]:
     """The document of ``explore``; the smallest failure is its one cell, so that ``replay`` can take it."""
     cells = []
     if found.smallest is not None:
@@ -101,6 +102,7 @@ def of_search(torch: str, found: Searched) -> dict[str, Any]:
     content = {
         "race": found.race,
         "fix": found.fix,
+        "devices": list(devices),
         "strategy": found.strategy,
         "verdict": found.verdict.value,
         "by": "search",
@@ -163,6 +165,7 @@ def of_audit(found: Audited) -> dict[str, Any]:
         ]
     content = {
         "target": found.target.name,
+        "devices": list(found.experiment.devices),
         "threads": found.threads,
         "strategy": found.strategy,
         "verdict": found.verdict.value,

@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 
 from repro import fixes, gate, races, results
-from repro.expectations import CPU, CUDA, DEVICES, PROCESSES
+from repro.expectations import PROCESSES
 from repro.fixes import NONE
 from repro.gate import Gate
 from repro.interleave.schedule import ScheduleError
@@ -28,7 +28,7 @@ from repro.recording import RUNS, outcome_named, read, release_of, required, str
 from repro.report import pictures
 from repro.report.pictures import Bars, Curves, Lanes
 from repro.report.terminal import MEANINGS, counted, place, word
-from repro.results import Place, Report, ReportError
+from repro.results import CPU, CUDA, DEVICES, Place, Report, ReportError
 from repro.verdict import Verdict
 
 _TEMPLATE = jinja2.Environment(
@@ -233,7 +233,7 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
         releases.append(
             Release(
                 f"recorded-{report.device}-{report.version}-{report.minor}",
-                str(report.version) + ("" if report.device == CPU else f", {report.device.upper()}"),
+                f"{report.version}{results.on(report.device)}",
                 f"recorded on Python {report.minor}",
                 f"python -m repro gate --torch-spec torch=={report.version}{_device(report)} --json FILE",
             )
@@ -441,16 +441,17 @@ def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> t
     if cell.get("trace") and fix in [its for _, its in kept]:
         which = f" --cell {shlex.quote(f'{race}/{fix}')}" if len(kept) > 1 else ""
         found.append(f"python -m repro replay {shlex.quote(file)} -n 3{which}")
+    ran_on = strings(document, "devices", file) if "devices" in document else (CPU,)
+    if _group(race) == races.CUDA and CUDA not in ran_on:
+        ran_on = (CUDA,)
+    device = "" if set(ran_on) == {CPU} else "".join(f" --device {each}" for each in ran_on)
     if command == "audit":
         beside = "" if fix == NONE else " --foreign"
         threads, strategy = required(document, "threads", int, file), required(document, "strategy", str, file)
         how = f"--threads {threads} --strategy {strategy} --seed {seed}"
-        found.append(f"python -m repro audit {shlex.quote(race)}{beside} {how}")
+        found.append(f"python -m repro audit {shlex.quote(race)}{beside} {how}{device}")
     if _group(race) == OTHER:
         return tuple(found)
-    ran_on = [each for each in document.get("devices", []) if each != CPU]
-    ran_on = ran_on or ([CUDA] if _group(race) == races.CUDA else [])
-    device = "".join(f" --device {each}" for each in ran_on)
     if fix == PROCESSES:
         return (*found, f"python -m repro matrix --race {race}{device}")
     under = "" if fix == NONE else f" --fix {shlex.quote(fix)}"

@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from repro.gate import Gate, Word
+from repro.results import on
 
 # What XML 1.0 cannot hold, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -16,7 +17,7 @@ def gate(answer: Gate) -> str:
     errors = [change for change in answer.changes if change.word in (Word.LOST, Word.INCONCLUSIVE)]
     suite = ElementTree.Element(
         "testsuite",
-        name="gate",
+        name=f"gate{on(answer.device)}",
         tests=str(len(answer.changes)),
         failures=str(len(answer.red) - len(errors)),
         errors=str(len(errors)),
@@ -26,7 +27,9 @@ def gate(answer: Gate) -> str:
     for name, value in (("torch", answer.torch), ("python", answer.python), ("against", answer.against)):
         ElementTree.SubElement(properties, "property", name=name, value=_plain(value))
     for change in answer.changes:
-        case = ElementTree.SubElement(suite, "testcase", classname=f"gate.{change.race}", name=change.fix)
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"gate.{change.race}{on(answer.device)}", name=change.fix
+        )
         if change.red:
             kind = "error" if change in errors else "failure"
             found = ElementTree.SubElement(case, kind, type=str(change.word), message=_plain(change.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from repro import expectations, fixes, races, recording
+from repro import expectations, fixes, races, recording, results
 from repro.decision import Broken, Cost, Covered, Release, Situation
 from repro.fixes import NONE
 from repro.gate import Gate
@@ -20,7 +20,7 @@ _MARK = {Standing.AS_EXPECTED: "\N{WHITE HEAVY CHECK MARK}", Standing.NOT: "\N{C
 def gate(answer: Gate) -> str:
     mark = _MARK.get(answer.standing, "\N{BLACK QUESTION MARK ORNAMENT}")
     parts = [
-        f"## {mark} torch {answer.torch}: {answer.standing.value}",
+        f"## {mark} {answer.title}: {answer.standing.value}",
         f"Against {_text(answer.against)}. {counted(answer)}.",
     ]
     if answer.notes:
@@ -44,7 +44,7 @@ def gate(answer: Gate) -> str:
 def releases(records: Iterable[Report], on_cuda: Iterable[Report]) -> str:
     """What each race comes to without a fix, by release and device; of several Pythons the newest one counts."""
     columns = {str(record.version): record for record in sorted(records, key=lambda record: record.version)}
-    columns |= {f"{record.version}, CUDA": record for record in on_cuda}
+    columns |= {f"{record.version}{results.on(record.device)}": record for record in on_cuda}
     names = sorted({race for record in columns.values() for race, fix in record.cells if fix == NONE})
     rows = []
     for race in names:

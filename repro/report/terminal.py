@@ -154,7 +154,7 @@ def gate(console: Console, answer: Gate) -> None:
     def line(*parts: str | tuple[str, str]) -> None:
         console.print(Text.assemble(*parts), soft_wrap=True)
 
-    line(f"torch {answer.torch} against {answer.against}")
+    line(f"{answer.title} against {answer.against}")
     for note in answer.notes:
         line(f"  note: {note}")
     for change in answer.told:

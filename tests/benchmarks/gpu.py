@@ -98,7 +98,7 @@ def run_matrix(devices: Devices) -> dict[str, Any]:
         for cell in cells
         if not cell.as_expected
     ]
-    whole = document.of_cells("matrix", laboratory.torch, cells)
+    whole = document.of_cells("matrix", laboratory.torch, cells, devices=devices)
     return {"table": table, "standing": standing(cells).value, "not as expected": odd, WHOLE: whole}
 
 

@@ -96,7 +96,10 @@ def test_without_wrapping_those_hand_overs_are_left_out():
 def test_how_often_it_shows_with_nothing_wrapped_is_told():
     recording = asking(LEAK, "uncompiled:start#1>compiled, compiled:fx.trace#2>uncompiled")
 
-    assert "With nothing wrapped it shows 0 of 7 times." in export.write(recording, unwrapped="0 of 7 times").text
+    assert (
+        "How often it shows with nothing wrapped: 0 of 7 times."
+        in export.write(recording, unwrapped="0 of 7 times").text
+    )
 
 
 def test_a_hand_over_that_is_not_reached_says_nothing():

@@ -55,7 +55,9 @@ def test_a_trap_fails_and_what_it_looks_like_holds_by_the_same_schedule(trap: st
 def test_every_cell_apart_is_as_recorded(fix: str, laboratory: Laboratory) -> None:
     tried = [race for race in races.names(races.THREADS) if any((race, fix) in record.cells for record in APART)]
     report = results.of_document(
-        document.of_cells("gate", laboratory.torch, list(matrix(laboratory, tried, [fix], controls=False)))
+        document.of_cells(
+            "gate", laboratory.torch, list(matrix(laboratory, tried, [fix], controls=False)), devices=["cpu"]
+        )
     )
     if results.best(APART, report.version, report.minor) is None:
         pytest.skip(f"nothing is recorded apart of torch {laboratory.torch}")

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -132,8 +133,10 @@ def test_a_file_that_nobody_of_the_run_holds_is_waited_for(tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX)
 
         def free_it_once_it_is_waited_for():
+            deadline = time.monotonic() + 60
             while not re.search(rf"-> FLOCK .*:{path.stat().st_ino} ", Path("/proc/locks").read_text()):
-                pass
+                assert time.monotonic() < deadline
+                threading.Event().wait(0.01)
             fcntl.flock(file, fcntl.LOCK_UN)
 
         holder = threading.Thread(target=free_it_once_it_is_waited_for)
@@ -142,6 +145,16 @@ def test_a_file_that_nobody_of_the_run_holds_is_waited_for(tmp_path):
         holder.join()
     assert ran.fate is Fate.DONE
     assert steps_to_json(ran.steps) == ["a:start#1", "a:middle#1", "a:end#1>b", "b:start#1", "b:middle#1", "b:end#1"]
+
+
+def test_a_file_that_nobody_of_the_run_ever_frees_is_no_hang(tmp_path):
+    path = tmp_path / "file"
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ran = run(["a", "b"], Replay(Schedule()), locked(path), patience=2.0)
+    assert ran.fate is Fate.UNCONTROLLED
+    assert ran.explanation == "a waits for file, which is held outside the run"
+    assert ran.stacks == ""
 
 
 def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path):

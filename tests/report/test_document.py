@@ -32,7 +32,7 @@ SEEN = Observation(
 
 def test_the_document_of_cells_is_plain_data_in_one_envelope():
     cell = judge("a-race", "suppress", SEEN, SEEN, Expected(Kind.DENSE, "https://example.org/1"))
-    made = document.of_cells("run", "2.13.0", [cell])
+    made = document.of_cells("run", "2.13.0", [cell], devices=["cpu"])
 
     assert json.loads(json.dumps(made)) == made
     assert list(made) == ["schema", "command", "torch", "python", "platform", "seeds", "devices", "cells"]
@@ -64,7 +64,7 @@ def test_the_document_of_cells_is_plain_data_in_one_envelope():
 def test_the_document_of_cells_says_what_was_asked_for():
     cell = judge("a-race", NONE, SEEN, SEEN, None)
     for asked in (Asked(("a-race",), ("lock",)), Asked()):
-        made = document.of_cells("gate", "2.13.0", [cell], asked=asked)
+        made = document.of_cells("gate", "2.13.0", [cell], asked=asked, devices=["cpu"])
         assert json.loads(json.dumps(made)) == made
         assert results.of_document(made).asked == asked
     assert made["asked"] == {"races": None, "fixes": None, "times": None, "searched": None}
