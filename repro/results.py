@@ -306,11 +306,10 @@ def split(report: Report) -> tuple[Report, Report]:
     return replace(report, cells=mine), replace(report, cells=rest, seams={})
 
 
-def record(report: Report, place: Path | None = None) -> Path:
-    """Lay ``report`` over what is recorded of its release and Python; cells that did not run stay as they were."""
-    where = place or folder(report.device)
-    where.mkdir(parents=True, exist_ok=True)
-    path = where / report.name
+def record(report: Report, place: Path) -> Path:
+    """Lay ``report`` over what ``place`` has of its release and Python; cells that did not run stay as they were."""
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / report.name
     if path.is_file():
         old = load(str(path))
         fresh = {cell: seen for cell, seen in report.cells.items() if seen.conclusive and seen.by == "replay"}

@@ -93,19 +93,20 @@ class Script:
 def write(recording: Recording, *, wrap: bool = True, unwrapped: str = NOT_COUNTED) -> Script:
     """The script of what was recorded.
 
-    Without ``wrap`` the hand-overs that need a function of torch wrapped are left out; ``unwrapped`` says how often
-    the race shows then, and is told where one is wrapped. Raises :class:`repro.interleave.ScheduleError` where no
-    script can be made.
+    Without ``wrap`` the hand-overs that need a function of torch wrapped are left out, and where none is left the
+    threads run freely; ``unwrapped`` says how often the race shows then, and is told where one is wrapped. Raises
+    :class:`repro.interleave.ScheduleError` where no script can be made.
     """
     form = _form(recording.race)
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))
-    form.render(_context(recording, first, [], ""))
+    form.render(_context(recording, first, [], "", free=False))
     places = _Places(_renumbered(first, wrap))
     stray = [each for each in places.hand_overs if each.address not in first.placed]
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
-    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped))))
+    free = not wrap and not places.hand_overs
+    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped), free=free)))
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
 
 
@@ -216,7 +217,9 @@ def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
     return f"No code that users write runs at {which}, so this wraps\n{wrapped}{bare}"
 
 
-def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str) -> dict[str, Any]:
+def _context(
+    recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str, *, free: bool
+) -> dict[str, Any]:
     # With nothing to leave out there is no control to start.
     control = ["subprocess"] if places.hand_overs else []
     return {
@@ -229,6 +232,8 @@ def _context(recording: Recording, places: _Places, wraps: list[dict[str, Any]],
         "find": places.find,
         "wraps": wraps,
         "note": note,
+        # Whoever wants to may run: no hand-over says whose turn it is.
+        "free": free,
         "modules": sorted({*_MODULES, *control, *(module for wrap in wraps for module in _modules(wrap))}),
     }
 

@@ -93,6 +93,14 @@ def test_without_wrapping_those_hand_overs_are_left_out():
     assert hand_overs(script.text) == ['hand_over(1, "uncompiled", to="compiled")']
 
 
+def test_without_any_hand_over_that_is_left_the_threads_run_freely():
+    script = export.write(export.recorded("backward-bystander"), wrap=False)
+
+    assert (script.wrapped, hand_overs(script.text)) == ((), [])
+    assert "threading.Semaphore(1)) for body in bodies" in script.text
+    assert "Semaphore(1)" not in export.write(export.recorded("backward-bystander")).text
+
+
 def test_how_often_it_shows_with_nothing_wrapped_is_told():
     recording = asking(LEAK, "uncompiled:start#1>compiled, compiled:fx.trace#2>uncompiled")
 
