@@ -155,6 +155,8 @@ def parse(name: str) -> Target:
     match = _NAME.fullmatch(written)
     if match is None:
         raise BadTarget(f"{written!r} is not MODULE:CALLABLE; write it as in my_app.attention:attend")
+    if match["module"].endswith(".py"):
+        raise BadTarget(f"{match['module']} is a file; write the module: {match['module'][:-3]}:{match['path']}")
     target = Target(match["module"], match["path"], tuple(filter(None, extras.split(" and "))))
     for extra in target.extras:
         if extra not in (BACKWARD, UNMETERED, *FOREIGN):
@@ -253,6 +255,8 @@ def _found(target: Target) -> Callable[..., Any]:
             hint = f"; did you mean {near[0]}?" if near else "; name a callable that stands in it"
             raise BadTarget(f"{target.module} has no {target.path}{hint}")
         found = getattr(found, part)
+    if isinstance(found, type):
+        raise BadTarget(f"{target.name} is a class; make an instance in the module and name that, or a method of it")
     if not callable(found):
         raise BadTarget(f"{target.name} is a {type(found).__name__}, which cannot be called; name a callable")
     return found  # type: ignore[no-any-return]

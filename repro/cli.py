@@ -114,6 +114,18 @@ class _Usage(Exception):
     """A command line that cannot be understood."""
 
 
+class _OneFix(argparse.Action):
+    """Where one fix is judged a second one must not take its place in silence."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            joined = f"{getattr(namespace, self.dest)}+{values}"
+            raise _Usage(f"one fix at a time; all of them together are --fix {joined}, and matrix takes several")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise _Usage(f"{message}; see {self.prog} --help")
@@ -135,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("race", metavar="RACE")
     run.add_argument(
         "--fix",
+        action=_OneFix,
         metavar="F",
         help="a fix by name, several joined with +, or a .py file of your own with the same functions",
     )
@@ -143,7 +156,9 @@ def _parser() -> argparse.ArgumentParser:
 
     explore = _command(commands, "explore", "search the schedules of one race, without a fix and with one")
     explore.add_argument("race", metavar="RACE")
-    explore.add_argument("--fix", metavar="F", help="a fix by name, or a .py file of your own")
+    explore.add_argument(
+        "--fix", action=_OneFix, metavar="F", help="a fix by name, several joined with +, or a .py file of your own"
+    )
     _device_option(explore)
     _search_options(explore)
     explore.set_defaults(command=_explore)
@@ -301,8 +316,8 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         dest="reports",
-        help="judge what gate, matrix or run wrote with --json, by what it was asked for, and run nothing (with "
-        "--update repeatable)",
+        help="judge what gate, matrix or run wrote with --json, by what it was asked for, or a recorded release, and "
+        "run nothing (with --update repeatable)",
     )
     what.add_argument(
         "--torch-spec",
@@ -657,15 +672,18 @@ def _judge(options: argparse.Namespace, report: Report, yardstick: Report | None
     if yardstick is not None:
         # Two reports may know other races than this version does.
         both = sorted({*yardstick.cells, *report.cells})
-        columns = [fixes.NONE, *(options.fixes or [])]
+        columns, chosen = [fixes.NONE, *(options.fixes or [])], _chosen(options)
         wanted = [
             (race, fix)
             for race, fix in both
-            if race in (options.races or [race]) and (options.fixes is None or fix in columns)
+            if race in (options.races or [race])
+            and (options.fixes is None or fix in columns)
+            # Of the races of the catalogue those that a named fix is for.
+            and (options.races or options.fixes is None or race in chosen or race not in races.names())
         ]
         if options.races or options.fixes:
             # What is asked for by name and stands in neither of them must not pass in silence.
-            named = options.races or sorted({race for race, _ in both} & set(races.names()))
+            named = options.races or sorted({race for race, _ in both} & set(chosen))
             wanted += places(named, options.fixes or [], controls=False)
     place = results.folder(report.device)
     records, apart = results.recorded(place), results.recorded(results.apart(place))
@@ -768,7 +786,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
 
     if options.reports:
         for file in options.reports:
-            report = results.load(file)
+            report = results.load(file) if Path(file).exists() else results.find(file)
             if len(report.devices) > 1:
                 raise _Usage(f"{file} is of several devices, {', '.join(report.devices)}: what is recorded is of one")
             alone = [race for race, _ in report.cells if race in races.names(races.CUDA)]
@@ -1012,6 +1030,8 @@ def _export(options: argparse.Namespace) -> int:
         _put(options.folder, "issue.md", exported.issue),
     ]
     console.print(f"{options.race} on torch {exported.torch}: shown {exported.shown} of {times} times")
+    if since := export.clean_since(options.race):
+        console.print(f"  recorded as clean from {since} on: a new issue is hardly wanted")
     for file in files:
         console.print(f"  {file}")
     content = {"race": options.race, "files": files, "said": [trial.said for trial in exported.trials]}

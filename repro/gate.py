@@ -308,7 +308,8 @@ def _worse(fix: str, now: Kind) -> str:
 def _better(fix: str, was: Kind, *, gone: bool) -> str:
     """``gone``: the race does not appear without a fix either, so it is not the fix that helps."""
     if fix == NONE:
-        return f"does not appear any more (it was {was}): fixed upstream: remove the workaround"
+        remove = "remove the workaround, where it is for this race alone"
+        return f"does not appear any more (it was {was}): fixed upstream: {remove}"
     if fix == PROCESSES:
         return f"does not appear in processes any more (it was {was})"
     if gone:
@@ -349,6 +350,9 @@ def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
                 said.append(f"still holds against {len(holds)}")
             elif unasked:
                 said.append(f"not asked about {len(unasked)} more races that it held against")
+        fails = [race for race, cell in mine.items() if race in shows and cell.now not in (Kind.OK.value, "")]
+        if said and fails:
+            said.append(f"does not hold against {', '.join(fails)}")
         if said:
             yield f"{fix}: {'; '.join(said)}"
     if gone and not shows and bare.keys() >= set(ever):

@@ -55,7 +55,9 @@ def error_outcome(error: BaseException) -> Outcome:
     """
     # A compiler's message quotes the user's stack.
     kind, message = type(error).__qualname__, portably(str(error))
-    summary = message.strip().partition("\n")[0]
+    first, *rest = message.strip().splitlines() or [""]
+    # "... raised:" ends before it has said anything.
+    summary = " ".join([first, *filter(None, map(str.strip, rest))][: 2 if first.endswith(":") else 1])
     details = {
         "type": kind,
         "message": message,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Recording:
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
     switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
-    ``devices`` are those that it ran on.
+    ``devices`` are those that it ran on, ``raised`` the type of what each thread raised, where that was kept.
     """
 
     race: str
@@ -51,6 +51,7 @@ class Recording:
     workloads: tuple[Workload, ...] | None = None
     signature: str = ""
     devices: tuple[str, ...] = ("cpu",)
+    raised: Mapping[str, str] = field(default_factory=dict)
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
@@ -156,11 +157,23 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         workloads=_workloads(cell, where),
         signature=required(cell, "signature", str, where) if "signature" in cell else "",
         devices=strings(document, "devices", file) if "devices" in document else ("cpu",),
+        raised=_raised(cell),
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:
         fixes.check(recording.fix)
     return recording
+
+
+def _raised(cell: Any) -> dict[str, str]:
+    """The type of what each thread raised; who only replays it needs none, so nothing is asked of the file."""
+    details = cell.get("details")
+    errors = details.get("errors") if isinstance(details, dict) else None
+    return {
+        thread: error["type"]
+        for thread, error in (errors.items() if isinstance(errors, dict) else ())
+        if isinstance(error, dict) and isinstance(error.get("type"), str)
+    }
 
 
 def _where(file: str, cells: Sequence[Any], number: int) -> str:

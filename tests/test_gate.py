@@ -78,7 +78,11 @@ def test_what_was_expected_is_green(fix, kind):
             NONE,
             "error",
             "ok",
-            (Word.BETTER, "fixed upstream: remove the workaround; acknowledge with gate --update"),
+            (
+                Word.BETTER,
+                "fixed upstream: remove the workaround, where it is for this race alone; acknowledge with "
+                "gate --update",
+            ),
         ),
         ("lock", "error", "ok", (Word.BETTER, "fix lock holds now (it was error); acknowledge with gate --update")),
         (PROCESSES, "error", "ok", (Word.BETTER, "does not appear in processes any more (it was error)")),

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from repro import preflight, races, recording
 from repro.expectations import fixtures
 from repro.export import issue
-from repro.export.issue import runs
+from repro.export.issue import clean_since, runs
 from repro.export.minimise import minimise
 from repro.export.script import Script, formed, write
 from repro.export.trial import Trial, run
 from repro.fixes import NONE
 from repro.recording import Recording
 
-__all__ = ["Exported", "Script", "Trial", "export", "formed", "recorded", "runs", "write"]
+__all__ = ["Exported", "Script", "Trial", "clean_since", "export", "formed", "recorded", "runs", "write"]
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def write(
         unreached=any("only these were reached" in row["said"] for row in ablation),
         releases=_releases(recording.race),
         device=_device(recording.race),
+        since=clean_since(recording.race),
         upstream=races.load(recording.race).upstream,
         log=loudest.output.strip(),
         native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
@@ -104,7 +105,9 @@ def columns(recording: Recording, numbers: Mapping[str, int]) -> str:
         place, _, to = rest.partition(">")
         number = numbers.get(step.partition(">")[0])
         place = place.removesuffix("#1") if number is None else f"hand-over {number}"
-        if to or place in ("start", "end"):
+        if place == "end" and thread in recording.raised:
+            place = f"raised {recording.raised[thread]}"
+        if to or place.startswith(("start", "end", "raised ")):
             rows.append(
                 [f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names]
             )
@@ -128,8 +131,20 @@ def _device(race: str) -> str:
     return results.CUDA if race in races.names(races.CUDA) else results.CPU
 
 
+def clean_since(race: str) -> str | None:
+    """The release from which on ``race`` does not show any more, up to the newest that is recorded."""
+    spans = _spans(race)
+    gone = len(spans) > 1 and spans[-1].seen.outcome is Kind.OK
+    return str(spans[-1].first) if gone else None
+
+
 def _releases(race: str) -> list[tuple[str, str]]:
-    """The recorded releases, those in a row that came to the same together, and what that was."""
+    """The recorded releases, and what each came to."""
+    return [(str(span), "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)) for span in _spans(race)]
+
+
+def _spans(race: str) -> list[Span]:
+    """The recorded releases, those in a row that came to the same together."""
     found: list[Span] = []
     records = results.recorded(results.folder(_device(race)))
     for span in bisect(records, race, [NONE]).get(NONE, []):
@@ -138,7 +153,7 @@ def _releases(race: str) -> list[tuple[str, str]]:
             found[-1] = replace(found[-1], last=span.last)
         else:
             found.append(span)
-    return [(str(span), "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)) for span in found]
+    return found
 
 
 def _versions() -> str:

@@ -115,7 +115,7 @@ _COSTS = (
 
 def decision(found: Sequence[Release], date: str) -> str:
     """Which fix on which release: by situation, by fix, and what looks like one and is none."""
-    parts = [_DECISION.format(date=date, releases=" and ".join(release.torch for release in found) or "nothing")]
+    parts = [_DECISION.format(date=date, releases=_listed([release.torch for release in found]) or "nothing")]
     for release in found:
         parts.append(f"## torch {release.torch}")
         parts.append(_table(["situation", "races", "covered by"], map(_covering, release.situations)))
@@ -133,6 +133,10 @@ def decision(found: Sequence[Release], date: str) -> str:
             ]
     parts += ["## Training on CUDA", _TRAINING, _table(["race", "torch", "without a fix", "holds"], _trained())]
     return "\n\n".join(parts) + "\n"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def _covering(situation: Situation) -> list[str]:

@@ -79,8 +79,15 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     assert recorded.divergence(replayed) is None
 
 
-def test_the_mended_loop_holds(here):
-    found = audit(here, "threaded_inference_mended:attention")
+@pytest.mark.parametrize(
+    "module",
+    [
+        "threaded_inference_mended",
+        pytest.param("threaded_inference_side_by_side", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_mended_loop_holds(here, module):
+    found = audit(here, f"{module}:attention")
 
     assert found.verdict is Verdict.HOLDS, found.reason
     assert found.exploration.exhausted

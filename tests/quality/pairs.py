@@ -68,14 +68,22 @@ SIGNS = {
     r"error .*: NameError .*": "patcher-bystander",
     r"error .*: BackendCompilerFailed in torch/fx/_symbolic_trace.py:path_of_module": "patcher-bystander",
     r"error .*: KeyError in torch/fx/traceback.py:annotate": "mask-metadata-error",
+    # Inductor is told not to lower flex_attention, and cannot call it as it is either.
+    r"error compiled: InductorError in torch/_inductor/ir.py:get_dtype": "mask-metadata-tags",
     r"error .* in torch/fx/_symbolic_trace.py:_new_patcher": "patches-left",
     r"error .* in torch/_higher_order_ops/utils.py:wrapped": "make-fx-tracer",
     r"error .* in torch/export/_trace.py:_get_module_call_graph": "export-hierarchy",
     r"error .* in torch/_ops.py:_pop_mode_from_pre_dispatch": "export-modes",
     r"error .* in torch/utils/_python_dispatch.py:_unset_infra_mode": "export-modes",
     r"error export: RuntimeError in torch/export/_trace.py:_export_for_training": "export-modes",
+    # What the other thread does goes to the export's tracer, which does not know its tensors, symbols or levels.
+    r"error .*: BackendCompilerFailed in torch/fx/experimental/proxy_tensor.py:proxy_call": "export-modes",
+    r"error .*: BackendCompilerFailed in torch/fx/interpreter.py:run": "export-modes",
+    r"error .*: BackendCompilerFailed in torch/_functorch/predispatch.py:_remove_batch_dim": "export-modes",
+    r"error .*: InternalTorchDynamoError in torch/fx/experimental/proxy_tensor.py:get_proxy_slot": "export-modes",
     # The export stumbles over the other thread's call in its graph, or the call over the export's tracer.
     r"error export: .*:(_graph_output_names|detect_fake_mode|check_arg|lint)": "export-bystander",
+    r"error export: .*:_free_unbacked_symbols_with_path": "export-bystander",
     r"error uncompiled: AttributeError in torch/fx/_symbolic_trace.py:get_fresh_qualname": "export-bystander",
     r"error .*: RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-bystander",
     r"lone call RuntimeError in torch/_dynamo/eval_frame.py:compile_wrapper": "tracing-flag-leak",
@@ -86,6 +94,8 @@ SIGNS = {
     r"left torch._dynamo.utils.dict_keys_getitem": "patches-left",
     r"left torch.fx.traceback.(current_meta|should_preserve_node_meta)": "mask-metadata-left",
     r"left torch.fx.experimental.proxy_tensor._CURRENT_MAKE_FX_TRACER": "make-fx-tracer-left",
+    # That a trace's mode is on is noted for the process, and put back as it was found: as its tracer.
+    r"left torch.utils._python_dispatch._is_in_torch_dispatch_mode": "make-fx-tracer-left",
     r"left torch.compiler._is_(compiling|exporting)_flag": "is-compiling-left",
     r"left torch._dynamo.eval_frame._stance": "stance-left",
     r"dense .*stance.*": "stance-leak",
