@@ -348,11 +348,11 @@ def _meaning(cells: Iterable[Change], known: Known) -> Iterable[str]:
             said.append(f"no longer needed against {', '.join(needless)}")
             if holds:
                 said.append(f"still holds against {len(holds)}")
+                # As before: what became worse was said.
+                fails = [race for race, cell in mine.items() if race in shows and race not in [*holds, *broken]]
+                said += [f"does not hold against {', '.join(fails)}"] if fails else []
             elif unasked:
                 said.append(f"not asked about {len(unasked)} more races that it held against")
-        fails = [race for race, cell in mine.items() if race in shows and cell.now not in (Kind.OK.value, "")]
-        if said and fails:
-            said.append(f"does not hold against {', '.join(fails)}")
         if said:
             yield f"{fix}: {'; '.join(said)}"
     if gone and not shows and bare.keys() >= set(ever):

@@ -1000,7 +1000,7 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--race", "tracing-flag-leek"], "no race is called 'tracing-flag-leek'"),
         (["--fix", "locks"], "no fix is called 'locks'"),
         (["--bisect", "leek"], "no race is called 'leek'"),
-        (["--from", "missing.json"], "cannot read missing.json: No such file or directory"),
+        (["--from", "missing.json"], "missing.json: no such file, and no release such as 2.13.0"),
         (["--against", "nightly"], "nightly: no such file, and no release such as 2.13.0"),
         (["--against", "2.0.0"], "nothing is recorded of torch 2.0.0; recorded are: "),
         (["--from", "a.json", "--from", "b.json"], "--from takes more than one report only with --update"),

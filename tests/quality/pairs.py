@@ -77,7 +77,7 @@ SIGNS = {
     r"error .* in torch/utils/_python_dispatch.py:_unset_infra_mode": "export-modes",
     r"error export: RuntimeError in torch/export/_trace.py:_export_for_training": "export-modes",
     # What the other thread does goes to the export's tracer, which does not know its tensors, symbols or levels.
-    r"error .*: BackendCompilerFailed in torch/fx/experimental/proxy_tensor.py:proxy_call": "export-modes",
+    r"error .*: \w+ in torch/fx/experimental/proxy_tensor.py:proxy_call": "export-modes",
     r"error .*: BackendCompilerFailed in torch/fx/interpreter.py:run": "export-modes",
     r"error .*: BackendCompilerFailed in torch/_functorch/predispatch.py:_remove_batch_dim": "export-modes",
     r"error .*: InternalTorchDynamoError in torch/fx/experimental/proxy_tensor.py:get_proxy_slot": "export-modes",
