@@ -142,12 +142,12 @@ def release(
     """
     own = results.best(records, report.version, report.minor)
     older = None if own is not None else results.newest(records, report.version, report.minor)
+    there = own or older
     outcomes = {}
     beside = results.best(apart, report.version, report.minor)
     for race, fix in places:
         known = expectations.expected(race, fix, report.torch, expected)
         if report.device != results.CPU:
-            there = own or older
             seen = there.cells.get((race, fix)) if there is not None else None
             known = None if seen is None else Expected(seen.outcome, known.upstream if known else None)
         if known is None and beside is not None and (race, fix) in beside.cells:

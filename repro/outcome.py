@@ -31,6 +31,11 @@ class Kind(str, Enum):
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def bare(self) -> str:
+        """In a word, of a run without a fix: there is nothing to hold, the race stayed away."""
+        return "clean" if self is Kind.OK else self.value
+
 
 @dataclass(frozen=True)
 class Outcome:

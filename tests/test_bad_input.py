@@ -394,6 +394,13 @@ def test_a_device_that_is_not_there():
     assert refused("run", RACE, "--device", "cuda:99").startswith("no device cuda:99: torch ")
 
 
+@pytest.mark.parametrize("verb", ["run", "explore"])
+def test_where_one_fix_is_judged_a_second_one_does_not_take_its_place(verb):
+    assert refused(verb, RACE, "--fix", "lock", "--fix", "warmup") == (
+        "one fix at a time; all of them together are --fix lock+warmup, and matrix takes several"
+    )
+
+
 def test_a_race_on_cuda_alone_needs_a_device():
     assert refused("run", "first-backward") == "first-backward is a race on CUDA alone: give --device cuda"
 

@@ -105,9 +105,10 @@ def columns(recording: Recording, numbers: Mapping[str, int]) -> str:
         place, _, to = rest.partition(">")
         number = numbers.get(step.partition(">")[0])
         place = place.removesuffix("#1") if number is None else f"hand-over {number}"
+        edge = place in ("start", "end")
         if place == "end" and thread in recording.raised:
             place = f"raised {recording.raised[thread]}"
-        if to or place.startswith(("start", "end", "raised ")):
+        if to or edge:
             rows.append(
                 [f"{place} > {to}" if to and name == thread else place if name == thread else "" for name in names]
             )
@@ -140,7 +141,7 @@ def clean_since(race: str) -> str | None:
 
 def _releases(race: str) -> list[tuple[str, str]]:
     """The recorded releases, and what each came to."""
-    return [(str(span), "clean" if span.seen.outcome is Kind.OK else str(span.seen.outcome)) for span in _spans(race)]
+    return [(str(span), span.seen.outcome.bare) for span in _spans(race)]
 
 
 def _spans(race: str) -> list[Span]:

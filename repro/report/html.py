@@ -235,7 +235,7 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
                 f"recorded-{report.device}-{report.version}-{report.minor}",
                 f"{report.version}{results.on(report.device)}",
                 f"recorded on Python {report.minor}",
-                f"python -m repro gate --torch-spec torch=={report.version}{_device(report)} --json FILE",
+                f"python -m repro gate --torch-spec torch=={report.version}{_device(report.devices)} --json FILE",
             )
         )
         cells += [
@@ -444,7 +444,7 @@ def _again(file: str, document: Mapping[str, Any], cell: Mapping[str, Any]) -> t
     ran_on = strings(document, "devices", file) if "devices" in document else (CPU,)
     if _group(race) == races.CUDA and CUDA not in ran_on:
         ran_on = (CUDA,)
-    device = "" if set(ran_on) == {CPU} else "".join(f" --device {each}" for each in ran_on)
+    device = _device(ran_on)
     if command == "audit":
         beside = "" if fix == NONE else " --foreign"
         threads, strategy = required(document, "threads", int, file), required(document, "strategy", str, file)
@@ -468,7 +468,7 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
     """A cell of a recorded release; what opens from it is its trace, which a failure has."""
     race, fix = at
     seen = report.cells[at]
-    only = f" --race {race}" + ("" if fix in (NONE, PROCESSES) else f" --fix {fix}")
+    only = f" --race {race}" + ("" if fix in (NONE, PROCESSES) else f" --fix {fix}") + _device(report.devices)
     return Cell(
         race=race,
         fix=fix,
@@ -484,14 +484,13 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
             *(() if seen.trace else ("No trace was kept, so there is no picture.",)),
             f"{_NO_STACKS} {_SHOWS_IT}",
         ),
-        commands=(
-            f"python -m repro gate --quick --torch-spec torch=={report.version}{only}{_device(report)} --json FILE",
-        ),
+        commands=(f"python -m repro gate --quick --torch-spec torch=={report.version}{only} --json FILE",),
     )
 
 
-def _device(report: Report) -> str:
-    return "" if report.device == CPU else f" --device {report.device}"
+def _device(devices: Sequence[str]) -> str:
+    """The options of a command that runs on ``devices``."""
+    return "" if set(devices) == {CPU} else "".join(f" --device {device}" for device in devices)
 
 
 def _card(path: Path) -> Card:

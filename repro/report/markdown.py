@@ -49,7 +49,7 @@ def releases(records: Iterable[Report], on_cuda: Iterable[Report]) -> str:
     rows = []
     for race in names:
         cells = [record.cells.get((race, NONE)) for record in columns.values()]
-        shown = ["" if cell is None else "clean" if cell.outcome is Kind.OK else str(cell.outcome) for cell in cells]
+        shown = ["" if cell is None else cell.outcome.bare for cell in cells]
         rows.append([f"`{race}`", *shown])
     return _table(["race", *columns], rows) + "\n"
 
@@ -194,8 +194,7 @@ def _trained() -> Iterable[list[str]]:
             holds = [fix for fix in known if fix != NONE and known[fix].get(torch) is Kind.OK]
             tried = [fix for fix in known if fix != NONE and torch in known[fix]]
             said = ", ".join(f"`{fix}`" for fix in holds) or "nothing"
-            bare = "clean" if outcome is Kind.OK else str(outcome)
-            yield [f"`{race}`", torch, bare, f"{said}, of {len(tried)}"]
+            yield [f"`{race}`", torch, outcome.bare, f"{said}, of {len(tried)}"]
 
 
 def _named(names: Sequence[str]) -> str:

@@ -296,6 +296,8 @@ def test_each_foreign_thread_can_be_told_of(here):
         ("nowhere:attention", "there is no module nowhere; run this in the folder that has it, set PYTHONPATH"),
         ("broken_import:attention", "broken_import cannot be imported: ZeroDivisionError: division by zero; mend it"),
         ("cuda_import:attention", "cuda_import needs CUDA when it is imported ("),
+        ("audited.py:right", "audited.py is a file; write the module: audited:right"),
+        ("audited:Attention", "audited:Attention is a class; make an instance in the module and name that, or a"),
         ("audited:rihgt", "audited has no rihgt; did you mean right?"),
         ("audited:NOT_A_CALLABLE", "audited:NOT_A_CALLABLE is a int, which cannot be called"),
         ("audited:raises", "audited:raises raises when it is called alone: ValueError: no such context; it "),

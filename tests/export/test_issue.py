@@ -153,5 +153,21 @@ def test_columns_are_the_hand_overs_by_thread():
     ]
 
 
+def test_in_the_columns_a_thread_that_raised_does_not_just_end():
+    recording = export.recorded("tracing-bystander")
+    lines = columns(recording, export.write(recording).numbers).splitlines()
+
+    assert lines[0].split() == ["tracer", "compiled"]
+    assert "raised RuntimeError > tracer" in lines[-2]
+    assert lines[-1] == "end"
+
+
+@pytest.mark.parametrize(
+    ("race", "since"), [("tracing-bystander", "2.14.1"), ("reset-crash", None), ("cold-start", None)]
+)
+def test_a_race_that_newer_releases_do_not_have_is_told(race, since):
+    assert export.clean_since(race) == since
+
+
 def test_one_thread_alone_has_no_columns():
     assert columns(export.recorded("lost-config"), {}) == ""
