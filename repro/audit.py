@@ -15,6 +15,7 @@ break it says something of the release, and nothing about the callable alone: no
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
@@ -164,6 +166,19 @@ def parse(name: str) -> Target:
     return target
 
 
+def check(name: str) -> None:
+    """That ``name`` is ``MODULE:CALLABLE`` of a package that is there, importing nothing; else :class:`BadTarget`."""
+    target = parse(name)
+    if target.extras:
+        raise BadTarget(f"{name!r} is not MODULE:CALLABLE alone; leave out what follows it")
+    package = target.module.partition(".")[0]
+    there = (
+        package in sys.modules or importlib.util.find_spec(package) or PathFinder.find_spec(package, [os.getcwd()])
+    )
+    if not there:
+        raise BadTarget(_absent(package))
+
+
 def workloads(threads: int) -> tuple[Workload, ...]:
     """What so many threads call it on, drafters of unequal context.
 
@@ -242,10 +257,7 @@ def _found(target: Target) -> Callable[..., Any]:
         found: Any = importlib.import_module(target.module)
     except ModuleNotFoundError as error:
         if error.name and f"{target.module}.".startswith(f"{error.name}."):
-            raise BadTarget(
-                f"there is no module {error.name}; run this in the folder that has it, set PYTHONPATH to that, or "
-                "install it"
-            ) from None
+            raise BadTarget(_absent(error.name)) from None
         raise BadTarget(_unimportable(target, error)) from None
     except (Exception, SystemExit) as error:
         raise BadTarget(_unimportable(target, error)) from None
@@ -260,6 +272,10 @@ def _found(target: Target) -> Callable[..., Any]:
     if not callable(found):
         raise BadTarget(f"{target.name} is a {type(found).__name__}, which cannot be called; name a callable")
     return found  # type: ignore[no-any-return]
+
+
+def _absent(module: str) -> str:
+    return f"there is no module {module}; run this in the folder that has it, set PYTHONPATH to that, or install it"
 
 
 def _unimportable(target: Target, error: BaseException) -> str:
@@ -359,16 +375,43 @@ def _wrong(output: Any, inputs: sparsity.Canary) -> str:
 
 @dataclass(frozen=True)
 class Beside:
-    """What came of a foreign thread: ``shown`` is a run in which the callable broke, or else one that failed."""
+    """What came of a foreign thread: ``shown`` is a run in which the callable broke, or else one that failed.
+
+    ``origin`` is what the schedule of that run is recorded of; ``None`` where there is no such run, or where it had
+    no schedule. ``holding`` are the fixes that hold against its race on this release.
+    """
 
     name: str
     schedules: int
     shown: Observation | None
     inconclusive: str = ""
+    origin: Recording | None = None
+    holding: tuple[str, ...] = ()
 
     @property
     def breaks(self) -> bool:
         return self.shown is not None and _suffers(self.shown)
+
+    @property
+    def race(self) -> str | None:
+        """The race of the catalogue that the callable has with this thread: it fails in the recorded way."""
+        alike = self.shown is not None and self.origin is not None and self.origin.alike(self.shown)
+        return self.origin.race if alike and self.origin else None
+
+    @property
+    def how(self) -> str:
+        """Which race it is, and what holds against it, in words; empty where no recorded schedule showed it."""
+        if self.origin is None:
+            return ""
+        if self.race is None:
+            known = f"{self.origin.race} ({self.origin.outcome})"
+            return f"met by the recorded schedule of {known}; here it fails in another way"
+        told = f"the race {self.race}, met by its recorded schedule"
+        if not self.holding:
+            return told
+        # A thread of the catalogue's race is under the fix too, where the race does not say otherwise.
+        under = "" if self.race.endswith(OF_A_LIBRARY) else ", that thread under them too"
+        return f"{told}; fixes that hold on this release{under}: {', '.join(self.holding)}"
 
 
 def _suffers(run: Observation) -> bool:
@@ -440,20 +483,9 @@ class Audited:
 
         None where nothing is recorded of it: of a release on such a device, of training.
         """
-        version = Version(Version(self.torch).public)
-        recorded = results.recorded(results.folder(results.kind_of(self.experiment.devices)))
-        if self.trains or not results.best(recorded, version, ""):
-            return []
-
-        known = results.expectation(self.torch, self.experiment.devices)
-
-        def holds(fix: str, race: str) -> bool:
-            found = known(race, fix)
-            return found is not None and found.outcome is Kind.OK
-
         # All threads that call are the user's, so a race with another library's thread stands for itself alone.
         mine = [race for race in self.races if not race.endswith(OF_A_LIBRARY)] or self.races
-        return [fix for fix in fixes.names(THREADS) if mine and all(holds(fix, race) for race in mine)]
+        return [] if self.trains else _holding(self.torch, self.experiment.devices, mine)
 
     @property
     def how(self) -> str:
@@ -470,6 +502,20 @@ class Audited:
             return f"the race {' or '.join(self.races)}, met by its recorded schedule, {told}"
         known = " or ".join(f"{each.race} ({each.outcome})" for each in self.origin.recordings)
         return f"met by the recorded schedule of {known}, {told}; here it fails in another way"
+
+
+def _holding(torch: str, devices: tuple[str, ...], against: Sequence[str]) -> list[str]:
+    """The fixes that hold against all of these races; none where nothing is recorded of this release there."""
+    recorded = results.recorded(results.folder(results.kind_of(devices)))
+    if not (against and results.best(recorded, Version(Version(torch).public), "")):
+        return []
+    known = results.expectation(torch, devices)
+
+    def holds(fix: str, race: str) -> bool:
+        found = known(race, fix)
+        return found is not None and found.outcome is Kind.OK
+
+    return [fix for fix in fixes.names(THREADS) if all(holds(fix, race) for race in against)]
 
 
 def audit(
@@ -656,7 +702,9 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
         enough = found.schedules + finder.left
         return verdict, f"{found.budget} schedules are not all with one switch; a --budget of {enough} is enough"
     if verdict is Verdict.HOLDS:
-        reason = f"{reason} ({threads} threads); the {finder.ran} recorded schedules that break other code ran too"
+        reason = (
+            f"{reason} ({threads} threads); of the schedules {finder.ran} are recorded ones that break other code"
+        )
     return verdict, reason
 
 
@@ -700,25 +748,31 @@ def _told(schedule: Schedule, cast: Mapping[str, str]) -> Schedule:
 
 def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...], device: str) -> Iterator[Beside]:
     """Against each foreign thread, by the recorded schedules, until one breaks the callable."""
-    catalogue = {found.race: found.schedule for found in _catalogue(laboratory.torch)}
+    catalogue = {found.race: found for found in _catalogue(laboratory.torch)}
     for name, known in FOREIGN.items():
         experiment = Experiment(race=str(target.having(name)), workloads=sizes, devices=(device,))
-        schedules = [Schedule()]
+        origins: dict[Schedule, Recording | None] = {Schedule(): None}
         for race, role in known.races.items():
-            roles = {who for switch in catalogue[race].switches for who in (switch.thread, switch.to)}
-            cast = {who: YOURS if who == role else name for who in roles}
-            told = _told(catalogue[race], cast)
+            schedule = catalogue[race].schedule
+            roles = {who for switch in schedule.switches for who in (switch.thread, switch.to)}
+            told = _told(schedule, {who: YOURS if who == role else name for who in roles})
             if told.switches[0].thread != YOURS:
                 told = Schedule((Switch(YOURS, "start", 1, name), *told.switches))
-            schedules.append(told)
-        runs = []
-        for schedule in dict.fromkeys(schedules):
-            runs.append(laboratory.perform(replace(experiment, strategy=Replay(schedule))))
-            if _suffers(runs[-1]):
+            origins.setdefault(told, catalogue[race])
+        runs: dict[Schedule, Observation] = {}
+        for schedule in origins:
+            runs[schedule] = laboratory.perform(replace(experiment, strategy=Replay(schedule)))
+            if _suffers(runs[schedule]):
                 break
-        shown = next(filter(_suffers, runs), None) or next((run for run in runs if run.failed), None)
-        lost = next((run.outcome.reason for run in runs if not run.conclusive), "")
-        fates = [fate for run in runs for fate in run.switches if fate.switch.seam != "start"]
+        failed = [schedule for schedule, run in runs.items() if run.failed]
+        showing = next((schedule for schedule in failed if _suffers(runs[schedule])), failed[0] if failed else None)
+        lost = next((run.outcome.reason for run in runs.values() if not run.conclusive), "")
+        fates = [fate for run in runs.values() for fate in run.switches if fate.switch.seam != "start"]
         if not lost and all(fate.status == "absent" for fate in fates):
             lost = f"no recorded schedule was reached: {fates[0]}"
-        yield Beside(name, len(runs), shown, "" if shown else lost)
+        if showing is None:
+            yield Beside(name, len(runs), None, lost)
+            continue
+        found = Beside(name, len(runs), runs[showing], origin=origins[showing])
+        held = [] if found.race is None else _holding(laboratory.torch, (device,), [found.race])
+        yield replace(found, holding=tuple(held))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from repro.gate import Gate
+    from repro.laboratory import Laboratory
     from repro.outcome import Kind
     from repro.results import Asked, Look, Report
     from repro.verdict import Cell, Standing
@@ -499,12 +500,13 @@ def _shows(releases: Mapping[str, Kind]) -> str:
 def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.results import Asked
-    from repro.verdict import EXIT
+    from repro.verdict import EXIT, places
 
     _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix, races.group(options.race))
-    torch, cells = _measure(options, [options.race], [fix], controls=False)
+    with _laboratory(options, len(places([options.race], [fix], controls=False))) as laboratory:
+        cells = _measure(options, laboratory, [options.race], [fix], controls=False)
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
@@ -512,7 +514,7 @@ def _run(options: argparse.Namespace) -> int:
         options,
         document.of_cells(
             "run",
-            torch,
+            laboratory.torch,
             cells,
             asked=Asked((options.race,), (fix,), times=1, searched=False),
             devices=_devices(options),
@@ -552,15 +554,15 @@ def _explore(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from repro.audit import audit, parse
+    from repro.audit import audit, check
     from repro.laboratory import Laboratory
     from repro.report import document, terminal
     from repro.verdict import EXIT
 
-    if parse(options.target).extras:
-        raise _Usage(f"{options.target!r} is not MODULE:CALLABLE alone; leave out what follows it")
     if options.train and options.device == "cpu":
         raise _Usage("--train needs --device cuda: on the CPU compiled flex_attention is for inference")
+    # Before torch is imported, which takes seconds.
+    check(options.target)
     with _progress() as progress, Laboratory(lanes=2, devices=[options.device]) as laboratory:
         bar = progress.add_task("schedules", total=options.budget)
         found = audit(
@@ -583,7 +585,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
-    from repro.verdict import standing
+    from repro.verdict import places, standing
 
     wanted = options.fixes or fixes.names()
     for fix in wanted:
@@ -601,7 +603,11 @@ def _matrix(options: argparse.Namespace) -> int:
         if not any(fixes.suits(fix, group) for fix in wanted):
             fixes.check(wanted[0], group)
     controls = options.fixes is None and not options.search
-    torch, cells = _measure(options, chosen, wanted, controls=controls, search=options.search)
+    # A search runs far more than one schedule for each.
+    runs = None if options.search else len(places(chosen, wanted, controls=controls))
+    with _laboratory(options, runs) as laboratory:
+        cells = _measure(options, laboratory, chosen, wanted, controls=controls, search=options.search)
+    torch = laboratory.torch
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
@@ -783,6 +789,7 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     """What is to be judged: the document, and the report in it."""
     from repro import results
     from repro.report import document
+    from repro.verdict import places
 
     if options.reports:
         for file in options.reports:
@@ -795,23 +802,22 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
             yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report
         return
     times = options.n or (1 if options.quick else 3)
-    torch, cells = _measure(
-        options, _chosen(options), options.fixes or fixes.names(), controls=options.fixes is None, times=times
-    )
-    looks = [] if options.quick else _look(options, cells)
+    chosen, wanted, controls = _chosen(options), options.fixes or fixes.names(), options.fixes is None
+    with _laboratory(options, len(places(chosen, wanted, controls=controls)) * times) as laboratory:
+        cells = _measure(options, laboratory, chosen, wanted, controls=controls, times=times)
+        looks = [] if options.quick else _look(options, laboratory, cells)
     seeds = [] if options.quick else [0]
     asked = _asked(options, times=times, searched=not options.quick)
     content = {
-        **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked, devices=_devices(options)),
+        **document.of_cells("gate", laboratory.torch, cells, seeds=seeds, asked=asked, devices=_devices(options)),
         "looks": [vars(look) for look in looks],
     }
     yield content, results.of_document(content)
 
 
-def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
+def _look(options: argparse.Namespace, laboratory: Laboratory, cells: Sequence[Cell]) -> list[Look]:
     """Search, without a fix, for the races of threads that their recorded schedules do not show."""
     from repro.exploring import second_look
-    from repro.laboratory import Laboratory
     from repro.verdict import Verdict
 
     away = [
@@ -820,7 +826,7 @@ def _look(options: argparse.Namespace, cells: Sequence[Cell]) -> list[Look]:
         if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS and races.group(cell.race) == races.THREADS
     ]
     devices = _devices(options)
-    with _progress() as progress, Laboratory(lanes=2, devices=devices) as laboratory:
+    with _progress() as progress:
         bar = progress.add_task("searches", total=len(away))
         looks = []
         for race in away:
@@ -920,7 +926,7 @@ def _replay(options: argparse.Namespace) -> int:
     if not races.is_audit(recording.race):
         _check_race(recording.race, devices)
     experiment = replace(recording.experiment(), devices=devices)
-    with Laboratory(lanes=min(lanes(), options.n), devices=experiment.devices) as laboratory:
+    with Laboratory(lanes=lanes(options.n), devices=experiment.devices) as laboratory:
         laboratory.check(recording.race, recording.fix)
         runs = list(laboratory.perform_all([experiment] * options.n))
     console = _console(options)
@@ -1050,26 +1056,29 @@ def _put(folder: str, name: str, text: str) -> str:
     return str(path)
 
 
+def _laboratory(options: argparse.Namespace, runs: int | None) -> Laboratory:
+    from repro.laboratory import Laboratory, lanes
+
+    return Laboratory(lanes=lanes(runs), devices=_devices(options))
+
+
 def _measure(
     options: argparse.Namespace,
+    laboratory: Laboratory,
     races: Sequence[str],
     fixes: Sequence[str],
     *,
     controls: bool,
     search: bool = False,
     times: int = 1,
-) -> tuple[str, list[Cell]]:
+) -> list[Cell]:
     """Judge the cells, by replay or by search."""
     from repro import exploring
-    from repro.laboratory import Laboratory, lanes
     from repro.verdict import matrix, places
 
     cells = []
     total = len(places(races, fixes, controls=controls))
-    with (
-        _progress() as progress,
-        Laboratory(lanes=min(lanes(), total), devices=_devices(options)) as laboratory,
-    ):
+    with _progress() as progress:
         for fix in fixes:
             laboratory.check(races[0], fix)
         # A search of a cell ends with its first failure, so how many schedules there will be is not known.
@@ -1091,7 +1100,7 @@ def _measure(
         for cell in found:
             cells.append(cell)
             progress.advance(bar, each)
-    return laboratory.torch, cells
+    return cells
 
 
 def _write(options: argparse.Namespace, content: dict[str, Any]) -> None:

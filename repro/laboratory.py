@@ -23,13 +23,19 @@ from repro.sandbox import Ended, Sandbox
 BOUND = 180.0
 # Bytes that a sandbox and the compiler below it may need.
 LANE = 2 * 2**30
+# Warming a sandbox up takes as long as so many usual runs.
+_WARMTH = 4
 WARM = "repro.warm:torch_and_one_compile"
 WARM_FOR_CUDA = "repro.warm:torch_imported"
 
 
-def lanes() -> int:
-    """How many sandboxes this machine can run side by side: by its processors, and by the memory that is free."""
-    return max(1, min(len(os.sched_getaffinity(0)), psutil.virtual_memory().available // LANE))
+def lanes(runs: int | None = None) -> int:
+    """How many sandboxes this machine can run side by side: by its processors, and by the memory that is free.
+
+    Of these, how many are worth it for so many ``runs``.
+    """
+    here = max(1, min(len(os.sched_getaffinity(0)), psutil.virtual_memory().available // LANE))
+    return here if runs is None else max(1, min(here, runs // _WARMTH))
 
 
 class Laboratory:

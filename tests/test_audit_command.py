@@ -20,6 +20,10 @@ EXAMPLES = ROOT / "docs" / "examples"
     ("arguments", "message"),
     [
         (["attention.py"], "'attention.py' is not MODULE:CALLABLE; write it as in my_app.attention:attend"),
+        (
+            ["nowhere.at:all"],
+            "there is no module nowhere; run this in the folder that has it, set PYTHONPATH to that",
+        ),
         (["a:b with stance"], "'a:b with stance' is not MODULE:CALLABLE alone; leave out what follows it"),
         (["a:b", "--threads", "9"], "argument --threads: '9' is not a whole number from 2 to 8"),
         (["a:b", "--threads", "1"], "argument --threads: '1' is not a whole number from 2 to 8"),

@@ -27,8 +27,9 @@ _FORMS = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-# How often a script shows its race with nothing of torch wrapped.
-NOT_COUNTED = "that was not counted"
+# How often a script shows its race with nothing of torch wrapped, as an export counted it.
+_COUNTED = {"backward-bystander": "0 of 10 times on torch 2.11.0"}
+_NOT_COUNTED = "that was not counted"
 _MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
@@ -90,11 +91,12 @@ class Script:
         return (ast.get_docstring(ast.parse(self.text)) or "").split("\n\n")
 
 
-def write(recording: Recording, *, wrap: bool = True, unwrapped: str = NOT_COUNTED) -> Script:
+def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = None) -> Script:
     """The script of what was recorded.
 
     Without ``wrap`` the hand-overs that need a function of torch wrapped are left out, and where none is left the
-    threads run freely; ``unwrapped`` says how often the race shows then, and is told where one is wrapped. Raises
+    threads run freely; ``unwrapped`` says how often the race shows then, and is told where one is wrapped; left out
+    it is what was counted before. Raises
     :class:`repro.interleave.ScheduleError` where no script can be made.
     """
     form = _form(recording.race)
@@ -105,8 +107,9 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str = NOT_COUNT
     stray = [each for each in places.hand_overs if each.address not in first.placed]
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
+    note = _note(stray, wrapped, unwrapped or _COUNTED.get(recording.race, _NOT_COUNTED))
     free = not wrap and not places.hand_overs
-    text = _tidy(form.render(_context(recording, places, wraps, _note(stray, wrapped, unwrapped), free=free)))
+    text = _tidy(form.render(_context(recording, places, wraps, note, free=free)))
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
 
 

@@ -182,7 +182,7 @@ def _file(name: str) -> str:
 def _checked(name: str) -> str:
     if name not in names():
         near = get_close_matches(name, names(), n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names())}"
+        hint = f"did you mean {' or '.join(near)}?" if near else "python -m repro list shows all"
         raise UnknownRace(f"no race is called {name!r}; {hint}")
     return name
 

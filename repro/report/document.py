@@ -159,6 +159,9 @@ def of_audit(found: Audited) -> dict[str, Any]:
                 "breaks": one.breaks,
                 "schedules": one.schedules,
                 "inconclusive": one.inconclusive or None,
+                "race": one.race,
+                "fixes": list(one.holding),
+                "text": one.how,
                 "shown": None if one.shown is None else of_observation(one.shown),
             }
             for one in found.beside

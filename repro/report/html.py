@@ -235,7 +235,7 @@ def _page(document: Mapping[str, Any], file: str, against: Report | None) -> Pag
                 f"recorded-{report.device}-{report.version}-{report.minor}",
                 f"{report.version}{results.on(report.device)}",
                 f"recorded on Python {report.minor}",
-                f"python -m repro gate --torch-spec torch=={report.version}{_device(report.devices)} --json FILE",
+                f"{_measured_again(report)}{_device(report.devices)} --json FILE",
             )
         )
         cells += [
@@ -323,6 +323,7 @@ def _beside(each: Mapping[str, Any], head: Mapping[str, Any], file: str) -> dict
     shown = each.get("shown") or {"outcome": "inconclusive" if unclear else "ok", "schedule": "-"}
     verdict = Verdict.FAILS if breaks else Verdict.INCONCLUSIVE if unclear else Verdict.HOLDS
     reason = unclear or required(shown, "explanation", str, where) if "explanation" in shown or unclear else ""
+    reason = "; ".join(filter(None, [reason, each.get("text", "")]))
     return {
         **shown,
         "race": head["race"],
@@ -484,8 +485,13 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
             *(() if seen.trace else ("No trace was kept, so there is no picture.",)),
             f"{_NO_STACKS} {_SHOWS_IT}",
         ),
-        commands=(f"python -m repro gate --quick --torch-spec torch=={report.version}{only} --json FILE",),
+        commands=(f"{_measured_again(report)} --quick{only} --json FILE",),
     )
+
+
+def _measured_again(report: Report) -> str:
+    """The command for another run of what is recorded; the Python that it is given to measures."""
+    return f"python{report.minor} -m repro gate --torch-spec torch=={report.version}"
 
 
 def _device(devices: Sequence[str]) -> str:

@@ -322,6 +322,8 @@ def audited(console: Console, found: Audited) -> None:
         word = ("breaks it", "red") if one.breaks else ("is broken by it", "yellow")
         line(said, word, f" ({one.shown.outcome.kind})")
         line(f"    {one.shown.outcome.reason}")
+        if one.how:
+            line(f"    {one.how}")
         line(f"    schedule: {one.shown.schedule}")
 
 

@@ -273,6 +273,9 @@ def test_foreign_threads_break_what_holds_and_do_not_change_the_verdict(here, mo
     assert found.beside[1].shown.outcome.kind is Kind.DENSE
     text = terminal.audited_text(found)
     assert "  stance (a library sets a stance for its own calls): breaks it (dense)" in text
+    assert [one.race for one in found.beside] == ["mask-metadata-foreign", "stance-leak"]
+    assert "the race mask-metadata-foreign, met by its recorded schedule; fixes that hold on this release: " in text
+    assert "the race stance-leak, met by its recorded schedule; fixes that hold on this release, that thread" in text
 
 
 @pytest.mark.nightly

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from repro import races
+from repro import fixes, races
 from repro.expectations import expected
 from repro.experiment import Experiment
-from repro.fixes import COMBINED
 from repro.interleave import Schedule
 from repro.interleave.drawing import points, schedules
 from repro.interleave.replay import Replay
 from repro.interleave.schedule import steps_to_json
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
+from repro.preflight import torch_version
 from repro.recording import load, recorded_schedule
 from repro.report.terminal import falsified
 from repro.workloads import BLOCK, Workload
@@ -37,13 +37,12 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(queries=queries, keys=keys, mask=draw(st.sampled_from(["causal", "sliding_window"])))
 
 
-# The fixes that hold whatever the order of the threads, each with every race that it holds against.
-HOLDING = ("lock", "side-by-side", *COMBINED)
+# Every fix with every race that it is known to hold against, on the installed release.
 PAIRS = [
     (race, fix)
     for race in races.names(races.THREADS)
-    for fix in HOLDING
-    if (known := expected(race, fix, "2.13.0")) and known.outcome is Kind.OK
+    for fix in fixes.names(races.THREADS)
+    if (known := expected(race, fix, torch_version())) and known.outcome is Kind.OK
 ]
 BY_DAY = [(RACE, "lock"), (RACE, "side-by-side")]
 
@@ -54,9 +53,6 @@ BY_DAY = [(RACE, "lock"), (RACE, "side-by-side")]
     [pair if pair in BY_DAY else pytest.param(*pair, marks=pytest.mark.nightly) for pair in PAIRS],
 )
 def test_a_fix_holds_on_every_schedule_and_shape(race: str, fix: str, laboratory: Laboratory, tmp_path: Path) -> None:
-    known = expected(race, fix, laboratory.torch)
-    if known is None or known.outcome is not Kind.OK:
-        pytest.skip(f"on torch {laboratory.torch} {fix} is not known to hold against {race}")
     default = laboratory.perform(Experiment(race=race, fix=fix, strategy=Replay(Schedule())))
     # Schedules are drawn first, so what is shrunk first is switches, and then shapes.
     drawn = st.tuples(schedules(points(default.steps)), workloads())

@@ -38,14 +38,7 @@ def claims(race: str, torch: str) -> list[str]:
     return [fix for fix in mine if outcome(race, fix, torch) is Kind.OK]
 
 
-# Most races of processes need a compiler in each cell: by day two that fail and a guard stand for them.
-BY_DAY = ["cache-cut-library", "cache-wiped-writing", "cold-start"]
-LONG = [race for race in RACES if races.group(race) == races.PROCESSES and race not in BY_DAY]
-
-
-@pytest.mark.parametrize(
-    "race", [pytest.param(race, marks=pytest.mark.nightly) if race in LONG else race for race in RACES]
-)
+@pytest.mark.parametrize("race", RACES)
 def test_every_cell_is_as_this_release_is_known_to_behave(
     race: str,
     laboratory: Laboratory,
@@ -57,8 +50,8 @@ def test_every_cell_is_as_this_release_is_known_to_behave(
     # another release the tests are the gate, and that is news.
     full = pytestconfig.getoption("--nightly") or laboratory.torch.partition("+")[0] != DEFAULT
     chosen = fixes.names() if full else claims(race, DEFAULT)
-    report = judged(laboratory.torch, list(matrix(laboratory, [race], chosen, controls=full)))
-    wanted = places([race], chosen, controls=full)
+    report = judged(laboratory.torch, list(matrix(laboratory, [race], chosen, controls=True)))
+    wanted = places([race], chosen, controls=True)
 
     answer = gate.compare(known(report, wanted), report, wanted)
 

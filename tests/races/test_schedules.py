@@ -14,9 +14,8 @@ from repro.laboratory import Laboratory
 from repro.recording import load, nondeterminism
 
 FOLDER = fixtures() / "schedules"
-WIPED = "cache-wiped-writing"
-# The matrix runs each of them once more.
-TIMES = 2
+# The matrix runs each of them once more. Those of processes have a compiler in most runs.
+TIMES = {races.THREADS: 2, races.PROCESSES: 1}
 
 
 def test_every_race_has_a_recorded_schedule() -> None:
@@ -29,26 +28,19 @@ def test_no_recording_holds_a_path_of_the_machine_that_made_it() -> None:
         assert not any(root in text for root in ('"/', "/home/", "/root/", "/tmp/", str(Path.home()))), path
 
 
-@pytest.mark.parametrize(
-    "race",
-    [
-        *races.names(races.THREADS),
-        # With a compiler in most runs, one stands for all of them by day.
-        *(pytest.param(race, marks=pytest.mark.nightly) for race in races.names(races.PROCESSES) if race != WIPED),
-        WIPED,
-    ],
-)
+@pytest.mark.parametrize("race", races.names_on(["cpu"]))
 def test_a_recorded_schedule_is_replayed_every_time(race: str, laboratory: Laboratory) -> None:
     file = FOLDER / f"{race}.json"
     recording = load(str(file), laboratory.torch)
-    runs = list(laboratory.perform_all([recording.experiment()] * TIMES))
+    times = TIMES[races.group(race)]
+    runs = list(laboratory.perform_all([recording.experiment()] * times))
     known = expected(race, recording.fix, laboratory.torch)
 
     assert known is not None
-    assert [run.outcome.kind for run in runs] == [known.outcome] * TIMES
+    assert [run.outcome.kind for run in runs] == [known.outcome] * times
     assert nondeterminism(runs) is None
     # As for the gate: another Python may take another way to the same end.
     python = json.loads(file.read_text(encoding="utf-8"))["python"]
     same = platform.python_version_tuple()[:2] == tuple(python.split(".")[:2])
     if recording.lists(laboratory.torch) and same:
-        assert [recording.divergence(run) for run in runs] == [None] * TIMES
+        assert [recording.divergence(run) for run in runs] == [None] * times

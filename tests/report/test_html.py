@@ -89,7 +89,7 @@ def test_other_releases_are_there_and_named_as_recorded(everything):
     assert old.stacks == ()
     assert old.missing == ("A recorded result keeps neither messages nor stacks. The command above shows it.",)
     assert old.commands == (
-        f"python -m repro gate --quick --torch-spec torch=={TORCH} --race {RACE} --fix wrapper --json FILE",
+        f"python3.11 -m repro gate --torch-spec torch=={TORCH} --quick --race {RACE} --fix wrapper --json FILE",
     )
     # Of a card the outcomes were kept, and nothing opens.
     assert "first-backward" in {row.race for table in page.tables for row in table.rows}
