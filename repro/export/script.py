@@ -95,9 +95,8 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = No
     """The script of what was recorded.
 
     Without ``wrap`` the hand-overs that need a function of torch wrapped are left out, and where none is left the
-    threads run freely; ``unwrapped`` says how often the race shows then, and is told where one is wrapped; left out
-    it is what was counted before. Raises
-    :class:`repro.interleave.ScheduleError` where no script can be made.
+    threads run freely. How often the race shows then is told where one is wrapped: ``unwrapped``, or else what was
+    counted before. Raises :class:`repro.interleave.ScheduleError` where no script can be made.
     """
     form = _form(recording.race)
     # Rendered a first time to see which hand-overs it has a place for.

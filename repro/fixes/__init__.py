@@ -56,6 +56,7 @@ _HOOKS = {COMPILES, BUILDS, "guard", "guard_attention", "before_threads", "threa
 COMBINED = ("side-by-side+isolate",)
 _APART = (
     "compiled-mask",
+    "compiled-mask+dynamic",
     "lock+dynamic",
     "lock+isolate",
     "lock+isolate+context+fullgraph",

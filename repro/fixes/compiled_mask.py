@@ -2,8 +2,8 @@
 
 ``create_block_mask`` as it is holds ten bytes for each pair of a query and a key while it works, however sparse the
 mask. Compiled it is one more compile, open to every race of a first call: put a lock around it as around attention.
-It compiles anew for each mask function and length, and runs as it is, with its memory, once ``recompile_limit`` of
-them are there.
+With dynamic shapes it compiles for each mask function, not for each length, and runs as it is, with its memory, once
+``recompile_limit`` of them are there.
 """
 
 from collections.abc import Callable
@@ -13,4 +13,4 @@ import torch
 
 
 def compile_mask(create_block_mask: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(create_block_mask)
+    return torch.compile(create_block_mask, dynamic=True)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from packaging.version import Version
@@ -27,7 +27,7 @@ from repro import surface
 from repro.outcome import Finding, Sight
 from repro.torch_names import entries
 
-_SIMPLE = (type(None), bool, int, float, str)
+_SIMPLE = frozenset((type(None), bool, int, float, str))
 _DEPTH = 5  # of containers in containers that are looked into
 _ABSENT = "<absent>"
 
@@ -159,6 +159,9 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
         return value
     if isinstance(value, FunctionType):
         return _Function(value)
+    if isinstance(value, (type, ModuleType)):
+        # Half of all there is: told by what is below too, but later.
+        return f"<{type(value).__qualname__}>"
     if depth and isinstance(value, ContextVar):
         return _plain(value.get(None), depth - 1)
     if depth and isinstance(value, threading.local):
