@@ -377,15 +377,15 @@ def _wrong(output: Any, inputs: sparsity.Canary) -> str:
 class Beside:
     """What came of a foreign thread: ``shown`` is a run in which the callable broke, or else one that failed.
 
-    ``origin`` is what the schedule of that run is recorded of; ``None`` where there is no such run, or where it had
-    no schedule. ``holding`` are the fixes that hold against its race on this release.
+    ``origins`` are what the schedule of that run is recorded of; none where there is no such run, or where it had no
+    schedule. ``holding`` are the fixes that hold against its race on this release.
     """
 
     name: str
     schedules: int
     shown: Observation | None
     inconclusive: str = ""
-    origin: Recording | None = None
+    origins: tuple[Recording, ...] = ()
     holding: tuple[str, ...] = ()
 
     @property
@@ -395,16 +395,17 @@ class Beside:
     @property
     def race(self) -> str | None:
         """The race of the catalogue that the callable has with this thread: it fails in the recorded way."""
-        alike = self.shown is not None and self.origin is not None and self.origin.alike(self.shown)
-        return self.origin.race if alike and self.origin else None
+        if self.shown is None or not self.shown.failed:
+            return None
+        return next((each.race for each in self.origins if each.alike(self.shown)), None)
 
     @property
     def how(self) -> str:
         """Which race it is, and what holds against it, in words; empty where no recorded schedule showed it."""
-        if self.origin is None:
+        if not self.origins:
             return ""
         if self.race is None:
-            known = f"{self.origin.race} ({self.origin.outcome})"
+            known = " or ".join(f"{each.race} ({each.outcome})" for each in self.origins)
             return f"met by the recorded schedule of {known}; here it fails in another way"
         told = f"the race {self.race}, met by its recorded schedule"
         if not self.holding:
@@ -505,7 +506,10 @@ class Audited:
 
 
 def _holding(torch: str, devices: tuple[str, ...], against: Sequence[str]) -> list[str]:
-    """The fixes that hold against all of these races; none where nothing is recorded of this release there."""
+    """The fixes that hold against all of these races; none where one does not show on this release without a fix.
+
+    None either where nothing is recorded of this release there.
+    """
     recorded = results.recorded(results.folder(results.kind_of(devices)))
     if not (against and results.best(recorded, Version(Version(torch).public), "")):
         return []
@@ -515,6 +519,8 @@ def _holding(torch: str, devices: tuple[str, ...], against: Sequence[str]) -> li
         found = known(race, fix)
         return found is not None and found.outcome is Kind.OK
 
+    if any(holds(fixes.NONE, race) for race in against):
+        return []
     return [fix for fix in fixes.names(THREADS) if all(holds(fix, race) for race in against)]
 
 
@@ -702,9 +708,7 @@ def _verdict(found: Exploration[Observation], finder: _Aimed, threads: int) -> t
         enough = found.schedules + finder.left
         return verdict, f"{found.budget} schedules are not all with one switch; a --budget of {enough} is enough"
     if verdict is Verdict.HOLDS:
-        reason = (
-            f"{reason} ({threads} threads); of the schedules {finder.ran} are recorded ones that break other code"
-        )
+        reason = f"{reason} ({threads} threads); beside these, {finder.ran} recorded schedules that break other code"
     return verdict, reason
 
 
@@ -751,14 +755,14 @@ def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...],
     catalogue = {found.race: found for found in _catalogue(laboratory.torch)}
     for name, known in FOREIGN.items():
         experiment = Experiment(race=str(target.having(name)), workloads=sizes, devices=(device,))
-        origins: dict[Schedule, Recording | None] = {Schedule(): None}
+        origins: dict[Schedule, tuple[Recording, ...]] = {Schedule(): ()}
         for race, role in known.races.items():
             schedule = catalogue[race].schedule
             roles = {who for switch in schedule.switches for who in (switch.thread, switch.to)}
             told = _told(schedule, {who: YOURS if who == role else name for who in roles})
             if told.switches[0].thread != YOURS:
                 told = Schedule((Switch(YOURS, "start", 1, name), *told.switches))
-            origins.setdefault(told, catalogue[race])
+            origins[told] = (*origins.get(told, ()), catalogue[race])
         runs: dict[Schedule, Observation] = {}
         for schedule in origins:
             runs[schedule] = laboratory.perform(replace(experiment, strategy=Replay(schedule)))
@@ -768,11 +772,13 @@ def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...],
         showing = next((schedule for schedule in failed if _suffers(runs[schedule])), failed[0] if failed else None)
         lost = next((run.outcome.reason for run in runs.values() if not run.conclusive), "")
         fates = [fate for run in runs.values() for fate in run.switches if fate.switch.seam != "start"]
-        if not lost and all(fate.status == "absent" for fate in fates):
+        if not lost and fates and all(fate.status == "absent" for fate in fates):
             lost = f"no recorded schedule was reached: {fates[0]}"
         if showing is None:
             yield Beside(name, len(runs), None, lost)
             continue
-        found = Beside(name, len(runs), runs[showing], origin=origins[showing])
-        held = [] if found.race is None else _holding(laboratory.torch, (device,), [found.race])
-        yield replace(found, holding=tuple(held))
+        found = Beside(name, len(runs), runs[showing], origins=origins[showing])
+        # Of training nothing is recorded.
+        if found.race is not None and BACKWARD not in target.extras:
+            found = replace(found, holding=tuple(_holding(laboratory.torch, (device,), [found.race])))
+        yield found

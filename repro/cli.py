@@ -803,7 +803,9 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
         return
     times = options.n or (1 if options.quick else 3)
     chosen, wanted, controls = _chosen(options), options.fixes or fixes.names(), options.fixes is None
-    with _laboratory(options, len(places(chosen, wanted, controls=controls)) * times) as laboratory:
+    # The second look searches.
+    runs = len(places(chosen, wanted, controls=controls)) * times if options.quick else None
+    with _laboratory(options, runs) as laboratory:
         cells = _measure(options, laboratory, chosen, wanted, controls=controls, times=times)
         looks = [] if options.quick else _look(options, laboratory, cells)
     seeds = [] if options.quick else [0]

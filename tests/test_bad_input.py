@@ -33,7 +33,7 @@ def test_an_unknown_race_gets_the_nearest_names():
     assert "tracing-flag-leak" in refused("explore", "flag-leak")
 
 
-def test_a_race_unlike_any_gets_all_names():
+def test_a_race_unlike_any_is_sent_to_the_list():
     assert refused("run", "???") == "no race is called '???'; python -m repro list shows all"
 
 

@@ -131,6 +131,10 @@ def test_what_it_says_of_a_card_is_what_that_card_showed() -> None:
     ) in text
     assert f"a call that is block-sparse peaks at {peak:.0f} MB" in text
     assert gate[low] >= measured["throughput"]["targets"]["side-by-side+isolate"]
+    findings = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    steps, graphs = measured["first-steps"]["outcomes"], measured["graphs"]["outcomes"]
+    assert f"{steps.count('hang')} of {len(steps)} starts of the recorded run ended so" in findings
+    assert f"in {graphs.count('crash')} of {len(graphs)} starts of the recorded run" in findings
 
 
 def outcome(race: str, fix: str, release: str) -> Kind:

@@ -27,8 +27,8 @@ _FORMS = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-# How often a script shows its race with nothing of torch wrapped, as an export counted it.
-_COUNTED = {"backward-bystander": "0 of 10 times on torch 2.11.0"}
+# How often the script of a race and schedule shows it with nothing of torch wrapped, as an export counted it.
+_COUNTED = {("backward-bystander", "trainer:backward.trace#1>compiled"): "0 of 10 times on torch 2.11.0"}
 _NOT_COUNTED = "that was not counted"
 _MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
@@ -106,7 +106,7 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = No
     stray = [each for each in places.hand_overs if each.address not in first.placed]
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
-    note = _note(stray, wrapped, unwrapped or _COUNTED.get(recording.race, _NOT_COUNTED))
+    note = _note(stray, wrapped, unwrapped or _COUNTED.get((recording.race, str(recording.asked)), _NOT_COUNTED))
     free = not wrap and not places.hand_overs
     text = _tidy(form.render(_context(recording, places, wraps, note, free=free)))
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})

@@ -245,7 +245,9 @@ def _check_one(name: str, combined: list[str]) -> None:
     elif name == NONE and len(combined) > 1:
         raise UnknownFix(f"{NONE} is no fix at all, and goes with none: leave it out")
     elif name not in [*known, *traps()]:
-        near = get_close_matches(name, known[1:], n=3, cutoff=0.4)
+        # Few names of fixes are as far from "none" as what is meant for one of them.
+        meant = get_close_matches(name.lower(), [NONE], cutoff=0.8)
+        near = meant or get_close_matches(name, known[1:], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
 

@@ -322,15 +322,18 @@ def _beside(each: Mapping[str, Any], head: Mapping[str, Any], file: str) -> dict
     breaks, unclear = required(each, "breaks", bool, where), each.get("inconclusive")
     shown = each.get("shown") or {"outcome": "inconclusive" if unclear else "ok", "schedule": "-"}
     verdict = Verdict.FAILS if breaks else Verdict.INCONCLUSIVE if unclear else Verdict.HOLDS
-    reason = unclear or required(shown, "explanation", str, where) if "explanation" in shown or unclear else ""
-    reason = "; ".join(filter(None, [reason, each.get("text", "")]))
+    told = [
+        required(part, key, str, where)
+        for part, key in ((each, "inconclusive"), (shown, "explanation"), (each, "text"))
+        if part.get(key)
+    ]
     return {
         **shown,
         "race": head["race"],
         "fix": f"beside {required(each, 'thread', str, where)}",
         "by": "search",
         "verdict": verdict.value,
-        "reason": reason,
+        "reason": "; ".join(told),
     }
 
 
@@ -483,15 +486,15 @@ def _recorded(report: Report, at: Place, release: Release, drawn: dict[str, Lane
         steps=len(seen.trace),
         missing=(
             *(() if seen.trace else ("No trace was kept, so there is no picture.",)),
-            f"{_NO_STACKS} {_SHOWS_IT}",
+            f"{_NO_STACKS} Under Python {report.minor} the command above shows it.",
         ),
         commands=(f"{_measured_again(report)} --quick{only} --json FILE",),
     )
 
 
 def _measured_again(report: Report) -> str:
-    """The command for another run of what is recorded; the Python that it is given to measures."""
-    return f"python{report.minor} -m repro gate --torch-spec torch=={report.version}"
+    """The command for another run of what is recorded, under the Python that it is recorded on."""
+    return f"python -m repro gate --torch-spec torch=={report.version}"
 
 
 def _device(devices: Sequence[str]) -> str:

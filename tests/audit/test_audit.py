@@ -16,7 +16,7 @@ import pytest
 
 import repro.audit
 from repro import recording
-from repro.audit import FOREIGN, Audited, BadTarget, Origin, Target, audit, workloads
+from repro.audit import BACKWARD, FOREIGN, Audited, BadTarget, Origin, Target, audit, workloads
 from repro.experiment import Experiment, Observation
 from repro.interleave.exploration import Exploration, Failure
 from repro.interleave.pct import PCT
@@ -288,6 +288,47 @@ def test_each_foreign_thread_can_be_told_of(here):
     assert {"model", "make_fx", "export", "masks", "stance"} <= broken
     # From 2.14 the mark "somebody traces" belongs to the thread that traces.
     assert ("tracer" in broken) == here.torch.startswith("2.13.0")
+
+
+class Ending:
+    """A laboratory in which a run by one schedule ends so, and every other is right."""
+
+    def __init__(self, schedule, kind, torch="2.13.0"):
+        self.schedule, self.kind, self.torch = schedule, kind, torch
+
+    def perform(self, experiment):
+        ends = str(experiment.strategy.schedule) == self.schedule
+        return Observation(Outcome(self.kind if ends else Kind.OK, "so it ended"))
+
+    def beside(self, thread, *extras):
+        told = repro.audit._beside(self, Target("a", "b", extras), (), "cpu")
+        return next(one for one in told if one.name == thread)
+
+
+@pytest.mark.parametrize("kind", [Kind.DENSE, Kind.CRASH, Kind.HANG])
+def test_a_foreign_thread_that_breaks_it_by_no_schedule_is_told_without_a_race(kind):
+    for thread in FOREIGN:
+        told = Ending("-", kind).beside(thread)
+        assert (told.breaks, told.schedules, told.how) == (True, 1, "")
+
+
+def test_of_races_with_one_schedule_that_which_fails_so_is_named():
+    ending = Ending("yours:start#1>model, model:fx.trace#1>yours", Kind.POISONED)
+    model = ending.beside("model")
+    assert {each.race for each in model.origins} == {"first-call", "tracing-flag-leak"}
+    assert model.race == "tracing-flag-leak"
+    assert "lock" in model.holding
+    assert "wrapper" not in model.holding
+    # Of training nothing is recorded.
+    assert ending.beside("model", BACKWARD).holding == ()
+
+
+def test_no_fix_is_named_against_what_the_release_does_not_show():
+    told = Ending("yours:backend.call#1>export, export:export.entered#1>yours", Kind.POISONED, "2.11.0").beside(
+        "export"
+    )
+    assert told.race == "is-compiling-left"
+    assert told.holding == ()
 
 
 # ---- what cannot be audited --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from repro.workloads import Workload
 EMPTIED = {
     "lock": ("with LOCK:", "if True:"),
     "warmup": ("output = attention(*example)", "continue"),
-    "compiled-mask": ("return torch.compile(create_block_mask)", "return create_block_mask"),
+    "compiled-mask": ("torch.compile(create_block_mask, dynamic=True)", "create_block_mask"),
     "dynamic": ("torch.compile(flex_attention, dynamic=True)", "torch.compile(flex_attention)"),
     "suppress": ("config.error_on_nested_fx_trace = False", "config.error_on_nested_fx_trace = True"),
     "wrapper": ("torch.compile(attend)", "torch.compile(flex_attention)"),
