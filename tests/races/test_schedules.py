@@ -38,9 +38,8 @@ def test_a_recorded_schedule_is_replayed_every_time(
     python = json.loads(file.read_text(encoding="utf-8"))["python"]
     same = platform.python_version_tuple()[:2] == tuple(python.split(".")[:2])
     same = same and recording.lists(laboratory.torch)
-    # Most runs of processes have a compiler in them: by day one is held against the recorded way.
-    by_day = same and races.group(race) == races.PROCESSES and not pytestconfig.getoption("--nightly")
-    times = 1 if by_day else TIMES
+    # By day one run is enough where it is held against the recorded way.
+    times = 1 if same and not pytestconfig.getoption("--nightly") else TIMES
     runs = list(laboratory.perform_all([recording.experiment()] * times))
     known = expected(race, recording.fix, laboratory.torch)
 
