@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro import cache_directory, races
+from repro import cache_directory, races, warm
 from repro.experiment import Experiment, Observation
 from repro.fixes import NONE
 from repro.interleave import Fate, LostSeam, Run, Seams
@@ -103,8 +103,10 @@ def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) ->
         for index in range(len(code.workloads)):
             code.compiled("warm-up", index)()
 
-    # A kernel is compiled against the headers of one environment, and is none for another.
-    made_for = f"{experiment.workloads or race.workload} {sys.prefix}"
+    # A kernel is compiled against the headers of one environment, and is none for another; and what a process has
+    # compiled before counts in the names of what it compiles.
+    warmed = Path(warm.__file__).read_text(encoding="utf-8")
+    made_for = f"{experiment.workloads or race.workload} {sys.prefix} {warmed}"
     seed = seeds / hashlib.sha256(made_for.encode()).hexdigest()[:16]
     cache_directory.fill(cache, str(race.cache), seed, compile)
 
