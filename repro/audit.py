@@ -769,7 +769,7 @@ def _beside(laboratory: Laboratory, target: Target, sizes: tuple[Workload, ...],
             if _suffers(runs[schedule]):
                 break
         failed = [schedule for schedule, run in runs.items() if run.failed]
-        showing = next((schedule for schedule in failed if _suffers(runs[schedule])), failed[0] if failed else None)
+        showing = next((schedule for schedule in failed if _suffers(runs[schedule])), next(iter(failed), None))
         lost = next((run.outcome.reason for run in runs.values() if not run.conclusive), "")
         fates = [fate for run in runs.values() for fate in run.switches if fate.switch.seam != "start"]
         if not lost and fates and all(fate.status == "absent" for fate in fates):

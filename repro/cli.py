@@ -500,13 +500,12 @@ def _shows(releases: Mapping[str, Kind]) -> str:
 def _run(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
     from repro.results import Asked
-    from repro.verdict import EXIT, places
+    from repro.verdict import EXIT
 
     _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
     fixes.check(fix, races.group(options.race))
-    with _laboratory(options, len(places([options.race], [fix], controls=False))) as laboratory:
-        cells = _measure(options, laboratory, [options.race], [fix], controls=False)
+    torch, cells, _ = _measure(options, [options.race], [fix], controls=False)
     console = _console(options)
     for cell in cells:
         terminal.cell(console, cell)
@@ -514,7 +513,7 @@ def _run(options: argparse.Namespace) -> int:
         options,
         document.of_cells(
             "run",
-            laboratory.torch,
+            torch,
             cells,
             asked=Asked((options.race,), (fix,), times=1, searched=False),
             devices=_devices(options),
@@ -585,7 +584,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _matrix(options: argparse.Namespace) -> int:
     from repro.report import document, terminal
-    from repro.verdict import places, standing
+    from repro.verdict import standing
 
     wanted = options.fixes or fixes.names()
     for fix in wanted:
@@ -603,11 +602,7 @@ def _matrix(options: argparse.Namespace) -> int:
         if not any(fixes.suits(fix, group) for fix in wanted):
             fixes.check(wanted[0], group)
     controls = options.fixes is None and not options.search
-    # A search runs far more than one schedule for each.
-    runs = None if options.search else len(places(chosen, wanted, controls=controls))
-    with _laboratory(options, runs) as laboratory:
-        cells = _measure(options, laboratory, chosen, wanted, controls=controls, search=options.search)
-    torch = laboratory.torch
+    torch, cells, _ = _measure(options, chosen, wanted, controls=controls, search=options.search)
     console = _console(options)
     terminal.matrix(console, cells, torch)
     terminal.summary(console, cells)
@@ -789,7 +784,6 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
     """What is to be judged: the document, and the report in it."""
     from repro import results
     from repro.report import document
-    from repro.verdict import places
 
     if options.reports:
         for file in options.reports:
@@ -802,22 +796,26 @@ def _reports(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Repo
             yield {**document.envelope("gate", report.torch, {}, seeds=[]), "python": report.python}, report
         return
     times = options.n or (1 if options.quick else 3)
-    chosen, wanted, controls = _chosen(options), options.fixes or fixes.names(), options.fixes is None
-    # The second look searches.
-    runs = len(places(chosen, wanted, controls=controls)) * times if options.quick else None
-    with _laboratory(options, runs) as laboratory:
-        cells = _measure(options, laboratory, chosen, wanted, controls=controls, times=times)
-        looks = [] if options.quick else _look(options, laboratory, cells)
+    torch, cells, looks = _measure(
+        options,
+        _chosen(options),
+        options.fixes or fixes.names(),
+        controls=options.fixes is None,
+        times=times,
+        look=not options.quick,
+    )
     seeds = [] if options.quick else [0]
     asked = _asked(options, times=times, searched=not options.quick)
     content = {
-        **document.of_cells("gate", laboratory.torch, cells, seeds=seeds, asked=asked, devices=_devices(options)),
+        **document.of_cells("gate", torch, cells, seeds=seeds, asked=asked, devices=_devices(options)),
         "looks": [vars(look) for look in looks],
     }
     yield content, results.of_document(content)
 
 
-def _look(options: argparse.Namespace, laboratory: Laboratory, cells: Sequence[Cell]) -> list[Look]:
+def _look(
+    options: argparse.Namespace, laboratory: Laboratory, progress: Progress, cells: Sequence[Cell]
+) -> list[Look]:
     """Search, without a fix, for the races of threads that their recorded schedules do not show."""
     from repro.exploring import second_look
     from repro.verdict import Verdict
@@ -828,12 +826,11 @@ def _look(options: argparse.Namespace, laboratory: Laboratory, cells: Sequence[C
         if cell.fix == fixes.NONE and cell.verdict is Verdict.HOLDS and races.group(cell.race) == races.THREADS
     ]
     devices = _devices(options)
-    with _progress() as progress:
-        bar = progress.add_task("searches", total=len(away))
-        looks = []
-        for race in away:
-            looks.append(second_look(laboratory, race, budget=options.budget or SEARCHED, devices=devices))
-            progress.advance(bar)
+    bar = progress.add_task("searches", total=len(away))
+    looks = []
+    for race in away:
+        looks.append(second_look(laboratory, race, budget=options.budget or SEARCHED, devices=devices))
+        progress.advance(bar)
     return looks
 
 
@@ -1058,33 +1055,31 @@ def _put(folder: str, name: str, text: str) -> str:
     return str(path)
 
 
-def _laboratory(options: argparse.Namespace, runs: int | None) -> Laboratory:
-    from repro.laboratory import Laboratory, lanes
-
-    return Laboratory(lanes=lanes(runs), devices=_devices(options))
-
-
 def _measure(
     options: argparse.Namespace,
-    laboratory: Laboratory,
     races: Sequence[str],
     fixes: Sequence[str],
     *,
     controls: bool,
     search: bool = False,
     times: int = 1,
-) -> list[Cell]:
-    """Judge the cells, by replay or by search."""
+    look: bool = False,
+) -> tuple[str, list[Cell], list[Look]]:
+    """On which torch, and the cells, judged by replay or by search; with ``look`` what searches of races said too."""
     from repro import exploring
+    from repro.laboratory import Laboratory, lanes
     from repro.verdict import matrix, places
 
     cells = []
     total = len(places(races, fixes, controls=controls))
-    with _progress() as progress:
+    # A search of a cell ends with its first failure, so how many schedules there will be is not known.
+    each = 1 if search else times
+    with (
+        Laboratory(lanes=lanes(None if search or look else total * each), devices=_devices(options)) as laboratory,
+        _progress() as progress,
+    ):
         for fix in fixes:
             laboratory.check(races[0], fix)
-        # A search of a cell ends with its first failure, so how many schedules there will be is not known.
-        each = 1 if search else times
         bar = progress.add_task("cells" if search else "schedules", total=total * each)
         found = (
             exploring.matrix(
@@ -1102,7 +1097,8 @@ def _measure(
         for cell in found:
             cells.append(cell)
             progress.advance(bar, each)
-    return cells
+        looks = _look(options, laboratory, progress, cells) if look else []
+    return laboratory.torch, cells, looks
 
 
 def _write(options: argparse.Namespace, content: dict[str, Any]) -> None:

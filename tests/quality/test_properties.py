@@ -27,8 +27,6 @@ pytest_plugins = ["pytester"]
 
 RACE = "tracing-flag-leak"
 SMALLEST = Schedule.parse("uncompiled:start#1>compiled, compiled:fx.trace#1>uncompiled")
-
-
 # These write their masks themselves, and all of them causal.
 CAUSAL = ("lost-config", "recompile-limit")
 

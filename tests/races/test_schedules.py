@@ -36,8 +36,8 @@ def test_a_recorded_schedule_is_replayed_every_time(
     recording = load(str(file), laboratory.torch)
     # As for the gate: another Python may take another way to the same end.
     python = json.loads(file.read_text(encoding="utf-8"))["python"]
-    same = platform.python_version_tuple()[:2] == tuple(python.split(".")[:2])
-    same = same and recording.lists(laboratory.torch)
+    same_python = platform.python_version_tuple()[:2] == tuple(python.split(".")[:2])
+    same = same_python and recording.lists(laboratory.torch)
     # By day one run is enough where it is held against the recorded way.
     times = 1 if same and not pytestconfig.getoption("--nightly") else TIMES
     runs = list(laboratory.perform_all([recording.experiment()] * times))
