@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return INCONCLUSIVE
         _say(str(error))
         return USAGE
+    except ModuleNotFoundError:
+        # Not all that this needs is installed: repro.__main__ says so, as of what is missed before this module runs.
+        raise
     except Exception as error:
         if isinstance(error, _bad_input()):
             _say(str(error))

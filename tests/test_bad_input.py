@@ -193,6 +193,25 @@ def refused_with(site: Path, *arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.parametrize(
+    ("library", "arguments"),
+    [
+        ("jinja2", ["report", "2.13.0", "-o", "page.html"]),
+        ("packaging", ["gate", "--from", "2.13.0"]),
+        ("platformdirs", ["list"]),
+        ("psutil", ["list"]),
+        ("rich", ["surface"]),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(library, arguments, site):
+    (site / library).unlink()
+
+    said = refused_with(site, *arguments)
+
+    assert said.startswith(f"repro: No module named '{library}")
+    assert said.endswith("install this package and what it needs: pip install .\n")
+
+
 def install_torch(site: Path, version: str | None) -> None:
     information = site / f"torch-{version or '2.13.0'}.dist-info"
     information.mkdir()
