@@ -224,12 +224,17 @@ def _parser() -> argparse.ArgumentParser:
     surface.set_defaults(command=_surface)
 
     export = _command(commands, "export", "a script that shows one race and needs torch alone, and an issue to file")
-    export.add_argument("race", metavar="RACE", help="or all, with --script-only")
+    export.add_argument(
+        "race",
+        metavar="RACE",
+        help="or MODULE:CALLABLE, with what audit wrote as --schedule; or all, with --script-only",
+    )
     export.add_argument("-o", metavar="DIR", dest="folder", required=True, help="where to write them")
     export.add_argument(
         "--schedule",
         metavar="FILE",
-        help="what run, explore, matrix or gate wrote with --json, if not the recorded; its run without a fix counts",
+        help="what run, explore, matrix, gate or audit wrote with --json, if not the recorded; its run without a fix "
+        "counts",
     )
     export.add_argument("--script-only", action="store_true", help="write the script, run nothing, write no issue")
     export.add_argument(
@@ -1005,17 +1010,19 @@ def _export(options: argparse.Namespace) -> int:
     from repro.report import document
 
     everything = options.race == "all"
-    _check_catalogue(options.race)
     if options.script_only and (options.n or options.minimise or options.c_trace):
         raise _Usage("--script-only runs nothing, so there is nothing to do for -n, --minimise and --c-trace")
     times = options.n or TRIALS
     if everything and (options.schedule or not options.script_only):
         raise _Usage("all races at once only with --script-only, and without --schedule")
-    if options.race in races.names(races.CUDA) and not (options.script_only or preflight.cuda_devices()):
-        raise _Usage(f"{options.race} needs a CUDA device, and torch sees none: --script-only only writes its script")
     recordings = [
         export.recorded(race, options.schedule) for race in (export.formed() if everything else [options.race])
     ]
+    on_cuda = options.race in races.names(races.CUDA) or (
+        races.is_audit(options.race) and recordings[0].devices != CPU
+    )
+    if on_cuda and not (options.script_only or preflight.cuda_devices()):
+        raise _Usage(f"{options.race} needs a CUDA device, and torch sees none: --script-only only writes its script")
     console = _console(options)
     # Before the long part, so that there is something to keep if that is interrupted.
     scripts = [export.write(recording) for recording in recordings]

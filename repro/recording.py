@@ -37,7 +37,8 @@ class Recording:
 
     ``asked`` is the schedule that was meant to be followed, ``schedule`` the one that was: a lock may have refused a
     switch. ``workloads`` ``None`` are the race's own. ``signature`` is that of the observation, where it was kept.
-    ``devices`` are those that it ran on, ``raised`` the type of what each thread raised, where that was kept.
+    ``devices`` are those that it ran on, ``raised`` the type of what each thread raised, where that was kept. Of a
+    callable that was audited, ``known`` are the races of the catalogue that it was found to have.
     """
 
     race: str
@@ -52,6 +53,7 @@ class Recording:
     signature: str = ""
     devices: tuple[str, ...] = ("cpu",)
     raised: Mapping[str, str] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
 
     def experiment(self) -> Experiment:
         if self.fix == PROCESSES:
@@ -158,6 +160,7 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         signature=required(cell, "signature", str, where) if "signature" in cell else "",
         devices=strings(document, "devices", file) if "devices" in document else ("cpu",),
         raised=_raised(cell),
+        known=strings(document["found"], "races", file) if isinstance(document.get("found"), dict) else (),
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:
@@ -251,7 +254,7 @@ def read(file: str, wrote: Sequence[str] = ()) -> Any:
         raise ScheduleError(f"{file}: schema {schema} is not {SCHEMA}, the one this version reads; record it again")
     command = document.get("command")
     if wrote and isinstance(command, str):
-        give = f"give what {', '.join(wrote[:-1])} or {wrote[-1]} wrote with --json"
+        give = f"give what {' or '.join(filter(None, [', '.join(wrote[:-1]), wrote[-1]]))} wrote with --json"
         if command not in wrote:
             raise ScheduleError(f"{file} is what {command} wrote; {give}")
         if command == "gate" and "cells" not in document:

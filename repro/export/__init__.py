@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from repro import preflight, races, recording
+from repro import audit, preflight, races, recording
 from repro.expectations import fixtures
 from repro.export import issue
 from repro.export.issue import clean_since, runs
@@ -24,6 +24,7 @@ from repro.export.minimise import minimise
 from repro.export.script import Script, formed, write
 from repro.export.trial import Trial, run
 from repro.fixes import NONE
+from repro.interleave.schedule import ScheduleError
 from repro.recording import Recording
 
 __all__ = ["Exported", "Script", "Trial", "clean_since", "export", "formed", "recorded", "runs", "write"]
@@ -46,13 +47,32 @@ class Exported:
 def recorded(race: str, file: str | None = None) -> Recording:
     """What ``file`` recorded of ``race`` without a fix, or else what this package did.
 
-    Raises :class:`repro.interleave.ScheduleError` and :class:`repro.races.UnknownRace`.
+    Of a callable, ``MODULE:CALLABLE``, it is what ``audit`` wrote. Raises :class:`repro.interleave.ScheduleError`,
+    :class:`repro.audit.BadTarget` and :class:`repro.races.UnknownRace`.
     """
+    if races.is_audit(race):
+        audit.check(race)
+        return _of_audit(race, file)
     races.documentation(race)
     if file is None:
         return recording.load(str(fixtures() / "schedules" / f"{race}.json"))
     # A script has no fix.
     return recording.load(file, place=(race, NONE))
+
+
+def _of_audit(name: str, file: str | None) -> Recording:
+    if file is None:
+        raise ScheduleError(
+            f"nothing is recorded of {name}: give what breaks it with --schedule, as python -m repro audit {name} "
+            "--json FILE writes it"
+        )
+    document = recording.read(file, ("audit",))
+    if not document.get("cells"):
+        raise ScheduleError(f"{file}: nothing breaks the callable there, so there is nothing to report")
+    found = recording.load(file)
+    if audit.parse(found.race).name != name:
+        raise ScheduleError(f"{file} is of {audit.parse(found.race).name}, not of {name}")
+    return found
 
 
 def export(

@@ -78,14 +78,19 @@ def write(
         ablation=ablation,
         unreached=any("only these were reached" in row["said"] for row in ablation),
         releases=_releases(recording.race),
-        device=_device(recording.race),
+        device=results.kind_of(recording.devices) if races.is_audit(recording.race) else _device(recording.race),
         since=clean_since(recording.race),
-        upstream=races.load(recording.race).upstream,
+        upstream=_upstream(recording),
         log=loudest.output.strip(),
         native=native_stacks(script.text, file=script.file, attempts=times) if native and loudest.code < 0 else "",
         versions=_versions(),
     )
     return scrub(text)
+
+
+def _upstream(recording: Recording) -> list[str]:
+    known = recording.known if races.is_audit(recording.race) else (recording.race,)
+    return list(dict.fromkeys(link for race in known for link in races.load(race).upstream))
 
 
 def runs(times: int) -> int:
@@ -145,8 +150,10 @@ def _releases(race: str) -> list[tuple[str, str]]:
 
 
 def _spans(race: str) -> list[Span]:
-    """The recorded releases, those in a row that came to the same together."""
+    """The recorded releases, those in a row that came to the same together; none of a user's own callable."""
     found: list[Span] = []
+    if races.is_audit(race):
+        return found
     records = results.recorded(results.folder(_device(race)))
     for span in bisect(records, race, [NONE]).get(NONE, []):
         # How it fails may change from one release to the next.

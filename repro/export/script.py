@@ -12,7 +12,8 @@ from typing import Any
 
 import jinja2
 
-from repro import expectations, races
+from repro import audit, expectations, races
+from repro.export import audited
 from repro.fixes import NONE
 from repro.interleave.schedule import ScheduleError, Switch
 from repro.outcome import Kind
@@ -65,7 +66,7 @@ class HandOver:
 
 def name(race: str) -> str:
     """What the script of ``race`` is called."""
-    return f"repro_{race.replace('-', '_')}.py"
+    return f"repro_{re.sub(r'[-.:]', '_', audit.parse(race).name if races.is_audit(race) else race)}.py"
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,10 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = No
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
     note = _note(stray, wrapped, unwrapped or _COUNTED.get((recording.race, str(recording.asked)), _NOT_COUNTED))
     free = not wrap and not places.hand_overs
-    text = _tidy(form.render(_context(recording, places, wraps, note, free=free)))
+    context = _context(recording, places, wraps, note, free=free)
+    text = _tidy(form.render(context))
+    if users := context["audited"]:
+        audited.check_names(users.source, text.replace(users.source, ""))
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
 
 
@@ -118,6 +122,8 @@ def formed() -> list[str]:
 
 
 def _form(race: str) -> jinja2.Template:
+    if races.is_audit(race):
+        return _FORMS.get_template("_audited.py.j2")
     try:
         return _FORMS.get_template(f"{race}.py.j2")
     except jinja2.TemplateNotFound:
@@ -186,6 +192,8 @@ def _wraps(stray: Iterable[HandOver], recording: Recording) -> list[dict[str, An
     for each in stray:
         by_seam[each.switch.seam.removesuffix(".acquire")].append(each)
     found = []
+    # Whoever mends a callable where it stands in the script does so with a lock, as often as not.
+    patience = _PATIENCE * (3 if races.is_audit(recording.race) else 1)
     for seam, hand_overs in by_seam.items():
         if seam not in seams:
             raise ScheduleError(
@@ -202,7 +210,7 @@ def _wraps(stray: Iterable[HandOver], recording: Recording) -> list[dict[str, An
                 "within": entry["within"].split(":") if "within" in entry else None,
                 "where": entry["where"],
                 "lines": [
-                    f"{each.line(visit=each.switch.visit, patience=_PATIENCE)}  # no code that users write runs here"
+                    f"{each.line(visit=each.switch.visit, patience=patience)}  # no code that users write runs here"
                     for each in hand_overs
                 ],
             }
@@ -224,9 +232,11 @@ def _context(
 ) -> dict[str, Any]:
     # With nothing to leave out there is no control to start.
     control = ["subprocess"] if places.hand_overs else []
+    users = audited.of(recording) if races.is_audit(recording.race) else None
+    title = users.title if users else races.documentation(recording.race).partition("\n")[0]
     return {
         # For readers of Markdown and of plain text.
-        "title": races.documentation(recording.race).partition("\n")[0].replace("``", "`"),
+        "title": title.replace("``", "`"),
         "file": name(recording.race),
         "threads": list(dict.fromkeys(step.partition(":")[0] for step in recording.trace)),
         "hand_overs": places.hand_overs,
@@ -236,12 +246,19 @@ def _context(
         "note": note,
         # Whoever wants to may run: no hand-over says whose turn it is.
         "free": free,
-        "modules": sorted({*_MODULES, *control, *(module for wrap in wraps for module in _modules(wrap))}),
+        "audited": users,
+        "modules": sorted(
+            {*_MODULES, *control, *["functools"] * bool(users), *(each for wrap in wraps for each in _modules(wrap))}
+        ),
     }
 
 
 def _modules(wrap: dict[str, Any]) -> list[str]:
-    return ["importlib", *["contextlib"] * (wrap["where"] in _AROUND), *["traceback"] * bool(wrap["within"])]
+    return [
+        "importlib",
+        *["contextlib"] * (wrap["where"] in _AROUND),
+        *["inspect", "traceback"] * bool(wrap["within"]),
+    ]
 
 
 def _tidy(text: str) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 import repro.audit
-from repro import recording
+from repro import export, recording
 from repro.audit import BACKWARD, FOREIGN, Audited, BadTarget, Origin, Target, audit, workloads
 from repro.experiment import Experiment, Observation
+from repro.export.trial import run
 from repro.interleave.exploration import Exploration, Failure
 from repro.interleave.pct import PCT
 from repro.interleave.replay import Replay
@@ -77,6 +78,13 @@ def test_the_broken_loop_fails_by_a_schedule_that_replays(here, tmp_path):
     replayed = here.perform(recorded.experiment())
     assert replayed.signature == found.shown.signature
     assert recorded.divergence(replayed) is None
+    script = export.write(export.recorded("threaded_inference:attention", str(file)))
+    assert script.file == "repro_threaded_inference_attention.py"
+    assert script.wrapped == ("torch.fx._symbolic_trace.Tracer.create_args_for_root", "torch.argsort")
+    trial = run(script.text)
+    assert trial.shown, trial.output
+    assert trial.said == "BUG: threads that call `attention` break it: a call fails"
+    assert "KeyError: 'custom'" in trial.output
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,20 @@ def test_a_lock_for_the_first_call_alone_fails_where_another_thread_is_warm(here
     assert "second: KeyError: 'custom'" in found.reason
     assert found.how.startswith("the race mask-metadata-error or mask-metadata-foreign, met by its recorded schedule")
     assert found.how.endswith(", played by these threads, second in its second call")
+
+
+@pytest.mark.nightly
+def test_a_schedule_with_a_warm_thread_is_a_script_too(here, tmp_path):
+    breaks(here)
+    found = audit(here, "audited:locked_for_the_first_call")
+    file = tmp_path / "found.json"
+    document.write(document.of_audit(found), str(file))
+
+    script = export.write(export.recorded("audited:locked_for_the_first_call", str(file)))
+
+    assert 'hand_over(2, "second", to="first")  # it has called once, and is warm' in script.text
+    trial = run(script.text)
+    assert trial.shown, trial.output
 
 
 def test_a_recorded_schedule_that_fails_in_another_way_is_not_called_its_race():
