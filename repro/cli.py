@@ -387,6 +387,13 @@ def _check_race(race: str, devices: tuple[str, ...]) -> None:
         )
 
 
+def _check_fix(fix: str, devices: tuple[str, ...], group: str | None = None) -> None:
+    """That there is a fix of this name for races of ``group``, and that it says something on these devices."""
+    fixes.check(fix, group)
+    if devices == CPU and (lost := [part for part in fixes.parts(fix) if part in fixes.ON_CUDA]):
+        raise _Usage(f"{lost[0]} can be told on CUDA alone: give --device cuda")
+
+
 def _search_options(command: argparse.ArgumentParser) -> None:
     from repro.exploring import STRATEGIES
 
@@ -470,7 +477,7 @@ def _list(options: argparse.Namespace) -> int:
     found = {
         "races": {name: races.documentation(name).partition("\n")[0] for name in races.names()},
         "fixes": {name: fixes.summary(name) for name in [*fixes.names(), *fixes.beside()]},
-        "traps": {name: fixes.summary(name) for name in fixes.traps()},
+        "traps": {name: fixes.summary(name) for name in [*fixes.traps(), *fixes.ON_CUDA]},
     }
     console = _console(options)
     for kind, members, names in (
@@ -481,6 +488,7 @@ def _list(options: argparse.Namespace) -> int:
         ("races", "processes", races.names(races.PROCESSES)),
         ("fixes", "processes", fixes.names(races.PROCESSES)),
         ("traps", "threads, which look like fixes and are none", fixes.traps()),
+        ("traps", "threads on a CUDA device", fixes.ON_CUDA),
     ):
         title = f"{kind} of {members}"
         table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -512,7 +520,7 @@ def _run(options: argparse.Namespace) -> int:
 
     _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
-    fixes.check(fix, races.group(options.race))
+    _check_fix(fix, _devices(options), races.group(options.race))
     torch, cells, _ = _measure(options, [options.race], [fix], controls=False)
     console = _console(options)
     for cell in cells:
@@ -538,7 +546,7 @@ def _explore(options: argparse.Namespace) -> int:
 
     _check_race(options.race, _devices(options))
     fix = options.fix or fixes.NONE
-    fixes.check(fix, races.group(options.race))
+    _check_fix(fix, _devices(options), races.group(options.race))
     with (
         _progress() as progress,
         Laboratory(lanes=2, devices=_devices(options)) as laboratory,
@@ -596,7 +604,7 @@ def _matrix(options: argparse.Namespace) -> int:
 
     wanted = options.fixes or fixes.names()
     for fix in wanted:
-        fixes.check(fix)
+        _check_fix(fix, _devices(options))
     # A schedule of processes takes seconds, so hundreds of them are searched only where that is asked for.
     everything = [
         race
@@ -772,7 +780,7 @@ def _check_named(chosen: Sequence[str] | None, wanted: Sequence[str] | None, dev
     for fix in wanted or ():
         if any(map(fixes.is_file, fixes.parts(fix))):
             raise _Usage(f"the gate knows what is recorded, and of {fix} nothing is; use matrix --fix {fix}")
-        fixes.check(fix)
+        _check_fix(fix, devices)
         if groups and not any(fixes.suits(fix, group) for group in groups):
             fixes.check(fix, groups[0])
 

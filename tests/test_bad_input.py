@@ -46,6 +46,13 @@ def test_a_race_is_refused_on_devices_that_do_not_have_it():
     assert refused("gate", "--race", "first-backward").endswith("give --device cuda")
 
 
+def test_a_trap_is_refused_on_devices_where_it_is_none():
+    for line in (f"run {RACE}", f"explore {RACE}", f"matrix --race {RACE}", f"gate --race {RACE}"):
+        assert refused(*line.split(), "--fix", "warmup-other-device") == (
+            "warmup-other-device can be told on CUDA alone: give --device cuda"
+        )
+
+
 def test_an_unknown_fix_gets_the_nearest_names():
     assert refused("run", RACE, "--fix", "locks") == "no fix is called 'locks'; did you mean lock or file-lock?"
     assert "did you mean warmup" in refused("matrix", "--fix", "warm-up")

@@ -65,6 +65,9 @@ _APART = (
     "warmup+dynamic",
 )
 
+# Traps that can be told on CUDA alone.
+ON_CUDA = ("warmup-other-device",)
+
 # How many frames Dynamo may compile for a user's own calls under a fix, given the number of distinct shapes: a
 # promise that the recompile oracle checks.
 _COMPILES: dict[str, Callable[[int], int]] = {
@@ -148,7 +151,7 @@ def names(group: str | None = None) -> list[str]:
 
 def traps() -> list[str]:
     """What does not hold, by file name."""
-    return _in([_TRAPS])
+    return [name for name in _in([_TRAPS]) if name not in ON_CUDA]
 
 
 def beside() -> list[str]:
@@ -157,7 +160,7 @@ def beside() -> list[str]:
 
 
 def apart() -> list[str]:
-    """What is measured against every race between threads, but is no column of the matrix."""
+    """What is measured against every race between threads on the CPU, but is no column of the matrix."""
     return [*_APART, *traps()]
 
 
@@ -244,7 +247,7 @@ def _check_one(name: str, combined: list[str]) -> None:
             raise UnknownFix(f"{name} is no fix: it defines none of {', '.join(sorted(_HOOKS))}")
     elif name == NONE and len(combined) > 1:
         raise UnknownFix(f"{NONE} is no fix at all, and goes with none: leave it out")
-    elif name not in [*known, *traps()]:
+    elif name not in [*known, *traps(), *ON_CUDA]:
         # Few names of fixes are as far from "none" as what is meant for one of them.
         meant = get_close_matches(name.lower(), [NONE], cutoff=0.8)
         near = meant or get_close_matches(name, known[1:], n=3, cutoff=0.4)

@@ -33,6 +33,16 @@ def test_every_cell_is_as_this_release_is_known_to_behave(race: str, cuda_labora
         assert cell.verdict is not Verdict.INCONCLUSIVE
 
 
+def test_a_warm_up_on_another_device_warms_nothing(cuda_laboratory: Laboratory) -> None:
+    race, trap, proper = "waiting-recompiles", "warmup-other-device", "warmup"
+    bare, trapped, held = matrix(cuda_laboratory, [race], [trap, proper], controls=False, devices=CUDA)
+    if bare.observation.outcome.kind is Kind.OK:
+        pytest.skip(f"torch {cuda_laboratory.torch} does not have {race}, so no trap can be told from a fix by it")
+
+    assert trapped.verdict is Verdict.FAILS, trapped.reason
+    assert held.verdict is Verdict.HOLDS, held.reason
+
+
 def test_the_two_that_wait_for_each_other_are_named(cuda_laboratory: Laboratory) -> None:
     run = cuda_laboratory.perform(Experiment(race="first-backward", devices=CUDA))
 
