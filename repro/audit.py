@@ -540,6 +540,10 @@ def audit(
 ) -> Audited:
     """Audit ``MODULE:CALLABLE`` by up to ``budget`` schedules of so many ``threads``, until one breaks it.
 
+    It is called with query ``[1, 8, 512, 32]``, key and value ``[1, 8, keys, 32]`` (``keys`` as :func:`workloads` has
+    them), all float32 on ``device``, and a causal mask_mod; its output is as query. ``timeout``, in seconds, bounds
+    the call alone; each schedule has a bound of its own.
+
     Raises :class:`BadTarget` for what cannot be audited, a callable that fails alone above all.
     """
     target = parse(name)

@@ -46,7 +46,11 @@ def _flex_laboratories() -> Iterator[Callable[[str], Laboratory]]:
 
 @pytest.fixture
 def flex_audit(_flex_laboratories: Callable[[str], Laboratory]) -> FlexAudit:
-    """Audit an attention callable under concurrent threads: fails with the schedule that breaks it."""
+    """Audit an attention callable under concurrent threads: fails with the schedule that breaks it.
+
+    ``flex_audit(target, **options)`` takes ``MODULE:CALLABLE``, or what stands at the top of a module, and the
+    options of :func:`repro.audit.audit`, which says of what shapes the calls are.
+    """
     from repro.audit import audit
     from repro.report import terminal
     from repro.verdict import Verdict

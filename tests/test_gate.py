@@ -610,7 +610,9 @@ def test_the_upgrade_from_2_13_to_2_14_shows_that_the_mark_became_thread_local()
         "tracing-flag-leak",
     }
 
-    assert {change.race for change in answer.red if change.word is Word.BETTER and change.fix == NONE} >= mark
+    assert {change.race for change in answer.red if change.word is Word.BETTER and change.fix == NONE} == mark
+    # Some go on failing at another place.
+    assert {change.word for change in answer.red} <= {Word.BETTER, Word.OTHER}
     # Each cell of these that failed is clean now, and no other of theirs changed.
     for race in mark:
         for fix in columns(race, fixes.names(), controls=True):

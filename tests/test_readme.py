@@ -119,7 +119,7 @@ def test_what_it_says_of_files_is_true() -> None:
 def test_what_it_says_of_a_card_is_what_that_card_showed() -> None:
     measured = json.loads((fixtures() / "results" / "gpu" / "h200-torch-2.11.0.json").read_text(encoding="utf-8"))
     by_fix = measured["throughput"]["fixes"]
-    gate, none = by_fix["side-by-side+isolate"], by_fix[NONE]
+    gate, lock, none = by_fix["side-by-side+isolate"], by_fix["lock"], by_fix[NONE]
     low = "lower 95 % bound of the median"
     peak = measured["calls"]["story"]["forward"]["peak"] / 1e6
     text = " ".join(README.split())
@@ -129,6 +129,7 @@ def test_what_it_says_of_a_card_is_what_that_card_showed() -> None:
         f"{len(gate['pairs'])} pairs of turns, "
         f"where none against none came to {none['ratio']:.2f} and {none[low]:.2f}"
     ) in text
+    assert f"One lock around all came to {lock['ratio']:.2f} and {lock[low]:.2f}" in text
     assert f"a call that is block-sparse peaks at {peak:.0f} MB" in text
     assert gate[low] >= measured["throughput"]["targets"]["side-by-side+isolate"]
     findings = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())

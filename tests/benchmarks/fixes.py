@@ -4,7 +4,7 @@ Three threads that draft: build the mask, call compiled attention, multiply some
 its own, and so has none, since some fixes mend torch for the whole process; the two take turns, and each pair of
 turns gives one ratio. ``none`` against none says how far the measurement is off. Two workloads: ``warm``, always the
 same length, and ``varying``, a new length in each step. Beside the ratio stand the graphs that were compiled since
-the threads first started, and the highest that one step held. Some ten minutes. On a GPU: ``gpu.py``.
+the threads first started, and the highest that one step held. Some twenty minutes. On a GPU: ``gpu.py``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Load:
 DRAFTER = Workload(heads=4, head_dim=64, queries=512, keys=1024, mask="causal")
 LOADS = {"warm": Load(DRAFTER), "varying": Load(DRAFTER, varying=True)}
 # None against none is the measure of all others. What is done before the threads start costs nothing while they run.
-MEASURED = [NONE, "lock", "side-by-side", *fixes.COMBINED, "dynamic", "isolate", "own-code"]
+MEASURED = [NONE, *fixes.names(fixes.THREADS), "compiled-mask+dynamic", "lock+dynamic", "lock+warmup+dynamic"]
 
 
 def lengths(load: Load) -> Callable[[], int]:

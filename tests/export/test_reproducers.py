@@ -134,6 +134,14 @@ def test_without_its_hand_overs_it_is_clean(race):
     assert run(alone).clean
 
 
+def test_it_runs_where_this_package_is_not() -> None:
+    found = run("import repro")
+    if found.clean:
+        pytest.skip("this package is installed in the environment of the tests, so a script would find it")
+
+    assert "No module named 'repro'" in found.output
+
+
 def missed(race: str) -> list[str]:
     """What those of ten runs said that did not come to what this release is known to do."""
     return [trial.said for trial in (run(text(race)) for _ in range(10)) if not right(race, trial)]

@@ -17,7 +17,19 @@ from repro.outcome import Kind, Sight
 from repro.workloads import BLOCK, MASKS, Workload
 
 # Of each fix, a race that it holds against, and how many threads come there while a compile is under way.
-RACES = {"lock": ("tracing-flag-leak", 0), "warmup": ("tracing-flag-leak", 0), "dynamic": ("first-call", 1)}
+RACES = {
+    "lock": ("tracing-flag-leak", 0),
+    "warmup": ("tracing-flag-leak", 0),
+    "dynamic": ("first-call", 1),
+    "side-by-side": ("tracing-flag-leak", 0),
+    "isolate": ("tracing-flag-leak", 0),
+    "side-by-side+isolate": ("tracing-flag-leak", 0),
+    "lock+dynamic": ("tracing-flag-leak", 0),
+    "lock+warmup+dynamic": ("tracing-flag-leak", 0),
+    "own-code": ("dense-after-error", 0),
+    "fullgraph": ("dense-after-error", 0),
+}
+BY_DAY = ("lock", "dynamic")
 # In blocks; never as many of the one as of the other, nor as there are heads: see Fix.promised_compiles.
 QUERY_BLOCKS = st.integers(3, 5)
 KEY_BLOCKS = st.integers(6, 8)
@@ -65,7 +77,9 @@ def check(fix: str, run: Observation, given: tuple[Workload, ...], waiting: int)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("fix", ["lock", "dynamic", pytest.param("warmup", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "fix", [fix if fix in BY_DAY else pytest.param(fix, marks=pytest.mark.nightly) for fix in RACES]
+)
 def test_a_fix_holds_for_every_shape(
     fix: str, laboratory: Laboratory, record_property: Callable[[str, object], None]
 ) -> None:
