@@ -888,7 +888,7 @@ def test_bisect_and_the_table_come_from_what_is_recorded():
     assert done.stdout.splitlines()[0].endswith("poisoned on 2.9.1 to 2.13.0, ok on 2.14.1 to 2.15.0")
     done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+dynamic", env=NOWHERE)
     assert "with fix lock+dynamic: ok on 2.13.0" in done.stdout
-    done = command("gate", "--bisect", "dynamic-flag", "--fix", "lock+dynamic", env=NOWHERE)
+    done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+own-code", env=NOWHERE)
     assert done.returncode == 3
     table = markdown.releases(RECORDS, ON_CUDA)
     assert command("gate", "--releases", env=NOWHERE).stdout == table

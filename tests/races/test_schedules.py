@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from repro import races
 from repro.expectations import expected, fixtures
+from repro.interleave import Schedule
+from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
+from repro.outcome import Kind
 from repro.recording import load, nondeterminism
 
 FOLDER = fixtures() / "schedules"
@@ -48,3 +52,17 @@ def test_a_recorded_schedule_is_replayed_every_time(
     assert nondeterminism(runs) is None
     if same:
         assert [recording.divergence(run) for run in runs] == [None] * times
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("race", races.names(races.THREADS))
+def test_no_switch_of_a_recorded_schedule_can_be_spared(race: str, laboratory: Laboratory) -> None:
+    recording = load(str(FOLDER / f"{race}.json"), laboratory.torch)
+    known = expected(race, recording.fix, laboratory.torch)
+    if known is None or known.outcome is Kind.OK:
+        pytest.skip(f"torch {laboratory.torch} does not have {race}")
+    switches = recording.schedule.switches
+    fewer = [Schedule(switches[:number] + switches[number + 1 :]) for number in range(len(switches))]
+    runs = laboratory.perform_all([replace(recording.experiment(), strategy=Replay(schedule)) for schedule in fewer])
+
+    assert [str(one) for one, run in zip(fewer, runs, strict=True) if recording.alike(run)] == []
