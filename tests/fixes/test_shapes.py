@@ -26,7 +26,6 @@ RACES = {
     "side-by-side+isolate": ("tracing-flag-leak", 0),
     "lock+dynamic": ("tracing-flag-leak", 0),
     "lock+warmup+dynamic": ("tracing-flag-leak", 0),
-    "own-code": ("dense-after-error", 0),
     "fullgraph": ("dense-after-error", 0),
 }
 BY_DAY = ("lock", "dynamic")
