@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
@@ -155,7 +156,7 @@ def parse(name: str) -> Target:
     """What ``str`` of a target stands for. Raises :class:`BadTarget`."""
     written, _, extras = name.partition(" with ")
     match = _NAME.fullmatch(written)
-    if match is None:
+    if match is None or not all(part.isidentifier() and not iskeyword(part) for part in re.split("[.:]", written)):
         raise BadTarget(f"{written!r} is not MODULE:CALLABLE; write it as in my_app.attention:attend")
     if match["module"].endswith(".py"):
         raise BadTarget(f"{match['module']} is a file; write the module: {match['module'][:-3]}:{match['path']}")

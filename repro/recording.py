@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from repro import fixes, races
 from repro.expectations import PROCESSES, fixtures
 from repro.experiment import Experiment, Observation
@@ -147,6 +149,10 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
     number = _chosen(file, cells, torches, torch, place)
     cell = cells[number]
     where = _where(file, cells, number)
+    try:
+        Version(torches[number])
+    except InvalidVersion:
+        raise ScheduleError(f"{where}: 'torch' is {torches[number]!r}, which is no version") from None
     recording = Recording(
         race=required(cell, "race", str, where),
         fix=required(cell, "fix", str, where),

@@ -14,7 +14,6 @@ from repro.cli import _parser
 
 NOTHING = {"seams": [], "trace": []}
 EXAMPLES = ROOT / "docs" / "examples"
-SCRIPT = "out/repro_mine_attention.py\n"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +24,8 @@ SCRIPT = "out/repro_mine_attention.py\n"
             ["nowhere.at:all"],
             "there is no module nowhere; run this in the folder that has it, set PYTHONPATH to that",
         ),
+        (["attention:None"], "'attention:None' is not MODULE:CALLABLE; write it as in my_app.attention:attend"),
+        (["attention:attend."], "'attention:attend.' is not MODULE:CALLABLE; write it as in my_app.attention:attend"),
         (["a:b with stance"], "'a:b with stance' is not MODULE:CALLABLE alone; leave out what follows it"),
         (["a:b", "--threads", "9"], "argument --threads: '9' is not a whole number from 2 to 8"),
         (["a:b", "--threads", "1"], "argument --threads: '1' is not a whole number from 2 to 8"),
@@ -65,16 +66,25 @@ def test_a_replay_where_nobody_finds_the_callable_says_where_to_run_it(tmp_path)
     )
 
 
-def exported(tmp_path, source: str, race: str = "mine:attention", outcome: str = "error", **document) -> str:
+def exported(
+    tmp_path,
+    source: str,
+    race: str = "mine:attention",
+    outcome: str = "error",
+    named: str = "mine:attention",
+    **document,
+) -> str:
     """What ``export`` says of a module ``mine`` with this ``source``, given what an audit wrote of ``race``."""
     (tmp_path / "mine.py").write_text(source)
     size = {"heads": 8, "queries": 512, "keys": 640}
     found = {"race": race, "fix": "none", "schedule": "-", "outcome": outcome, "workloads": [size, size], **NOTHING}
+    found["trace"] = document.pop("trace", [])
     content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
     (tmp_path / "audit.json").write_text(json.dumps(content))
-    arguments = ["export", "mine:attention", "--schedule", "audit.json", "--script-only", "-o", "out"]
+    arguments = ["export", named, "--schedule", "audit.json", "--script-only", "-o", "out"]
     done = command(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) in [(2, "", 1), (0, SCRIPT, 0)], done.stderr
+    written = f"out/repro_{re.sub('[.:]', '_', named)}.py\n"
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) in [(2, "", 1), (0, written, 0)], done.stderr
     return done.stderr.removeprefix("repro: ").rstrip("\n")
 
 
@@ -86,7 +96,7 @@ def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
 
     assert exported(tmp_path, source + main) == ""
 
-    script = (tmp_path / SCRIPT.strip()).read_text(encoding="utf-8")
+    script = (tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8")
     assert "\ndef attention(*inputs):\n    return 1\n" in script
     assert "print(attention())" not in script
     assert "Mine." not in script
@@ -107,6 +117,15 @@ def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
         ({"source": "def\n"}, "mine cannot be read: invalid syntax"),
         ({"source": "", "race": "other:attention"}, "audit.json is of other:attention, not of mine:attention"),
         ({"source": "", "outcome": "ok"}, "nothing breaks mine:attention in what was recorded"),
+        (
+            {"source": "", "devices": ["cpu", "cuda"]},
+            "mine:attention was called on cpu, cuda: a script needs one device",
+        ),
+        ({"source": "", "torch": "new"}, "audit.json: the last cell: 'torch' is 'new', which is no version"),
+        (
+            {"source": "", "trace": ["first:wait:lock>second"]},
+            "mine:attention: 'first:wait:lock>second' in its trace is no step; record it again",
+        ),
         ({"source": "", "cells": []}, "audit.json: nothing breaks the callable there, so there is nothing to report"),
         ({"source": "", "command": "run"}, "audit.json is what run wrote; give what audit wrote with --json"),
         (
@@ -117,6 +136,18 @@ def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
 )
 def test_what_cannot_be_exported_is_told_in_one_line(changes, said, tmp_path):
     assert exported(tmp_path, **changes).startswith(said)
+
+
+def test_the_module_is_found_without_importing_what_it_is_in(tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("raise SystemExit(1)\n")
+    (tmp_path / "app" / "mine.py").write_text("def attention():\n    pass\n")
+
+    assert exported(tmp_path, "", race="app.mine:attention", named="app.mine:attention") == ""
+    assert "def attention():" in (tmp_path / "out" / "repro_app_mine_attention.py").read_text(encoding="utf-8")
+    assert exported(tmp_path, "", race="app.no:attention", named="app.no:attention") == (
+        "there is no module app.no; run this in the folder that it was audited in"
+    )
 
 
 def test_a_callable_is_exported_by_what_its_audit_wrote(tmp_path):

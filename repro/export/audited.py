@@ -7,11 +7,12 @@ a name to something which the script needs for itself.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from repro import audit
@@ -69,6 +70,12 @@ def of(recording: Recording) -> Audited:
     sizes = recording.workloads or ()
     if not sizes or {size.mask for size in sizes} != {"causal"}:
         raise ScheduleError(f"{recording.race} was called on what no script can give it; audit it again")
+    if {size.device for size in sizes} != set(recording.devices) or not re.fullmatch(
+        r"cpu|cuda(:\d+)?", sizes[0].device
+    ):
+        raise ScheduleError(
+            f"{recording.race} was called on {', '.join(recording.devices)}: a script needs one device"
+        )
     future, source = _source(target.module)
     return Audited(
         module=target.module,
@@ -117,14 +124,18 @@ def _source(module: str) -> tuple[tuple[str, ...], str]:
 
 
 def _file(module: str) -> Path:
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    audit.check(f"{module}:any")
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+    """Where it is, found as an import would find it, but importing none of the packages that it is in."""
+    folders: Sequence[str] | None = [os.getcwd(), *sys.path]
+    name, origin = "", None
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = None if folders is None else PathFinder.find_spec(name, folders)
+        if spec is None:
+            raise ScheduleError(f"there is no module {name}; run this in the folder that it was audited in")
+        folders, origin = spec.submodule_search_locations, spec.origin
+    if origin is None or not origin.endswith(".py"):
         raise ScheduleError(f"{module} has no Python file that could be put into a script")
-    return Path(spec.origin)
+    return Path(origin)
 
 
 def _runs_it(node: ast.stmt) -> bool:

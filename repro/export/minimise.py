@@ -143,7 +143,11 @@ def _without(text: str, nodes: list[ast.stmt]) -> str:
 
 def _sound(part: str, candidate: str, than: str | None = None) -> Iterator[Candidate]:
     """``candidate`` in order, unless it cannot work, or has as many lines as one that it must be smaller ``than``."""
-    settled = _settled(candidate)
+    try:
+        settled = _settled(candidate)
+    except SyntaxError:
+        # What shares a line with something else cannot be taken out by itself.
+        return
     smaller = than is None or len(settled.splitlines()) < len(than.splitlines())
     if smaller and not _undefined(settled):
         yield part, settled

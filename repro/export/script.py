@@ -31,6 +31,8 @@ _FORMS = jinja2.Environment(
 # How often the script of a race and schedule shows it with nothing of torch wrapped, as an export counted it.
 _COUNTED = {("backward-bystander", "trainer:backward.trace#1>compiled"): "0 of 10 times on torch 2.11.0"}
 _NOT_COUNTED = "that was not counted"
+# Where a thread stood before a lock that another one held.
+_WAITING = re.compile(r"(?P<thread>[^:]+):(?P<seam>wait:[^#]+)#(?P<visit>\d{1,9})")
 _MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
@@ -166,8 +168,10 @@ def _hand_overs(recording: Recording) -> list[HandOver]:
         if left and address == f"{left[0].thread}:{left[0].seam}#{left[0].visit}":
             found.append(left.pop(0))
         elif to and ":wait:" in address:
-            thread, seam, visit = re.split(r":(?=wait:)|#", address)
-            found.append(Switch(thread, seam, int(visit), to))
+            waiting = _WAITING.fullmatch(address)
+            if waiting is None:
+                raise ScheduleError(f"{recording.race}: {step!r} in its trace is no step; record it again")
+            found.append(Switch(waiting["thread"], waiting["seam"], int(waiting["visit"]), to))
     return [HandOver(number, switch) for number, switch in enumerate([*found, *left], start=1)]
 
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SWITCH = re.compile(r"\s*(?P<thread>[\w.-]+):(?P<seam>[^#>,\s]+)#(?P<visit>[1-9]\d*)>(?P<to>[\w.-]+)\s*")
+_SWITCH = re.compile(r"\s*(?P<thread>[\w.-]+):(?P<seam>[^#>,\s]+)#(?P<visit>[1-9]\d{0,99})>(?P<to>[\w.-]+)\s*")
 
 
 class ScheduleError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -112,3 +113,14 @@ def test_a_real_race_gets_smaller_and_still_shows():
 
     assert len(small.text) < len(script.text)
     assert [run(small.text).shown for _ in range(10)] == [True] * 10
+
+
+def test_what_shares_a_line_is_left_there():
+    text = LEAK.text.replace(
+        "def compiled():\n    attention(query, key, value, mask)",
+        "def compiled(): attention(query, key, value, mask)",
+    )
+    assert text != LEAK.text
+    small = minimise(replace(LEAK, text=text), times=1, run=needs('hand_over(1, "uncompiled"', "def compiled(): att"))
+
+    assert "def compiled(): attention(" in small.text
