@@ -166,7 +166,7 @@ def load(file: str, torch: str | None = None, place: tuple[str, str] | None = No
         signature=required(cell, "signature", str, where) if "signature" in cell else "",
         devices=strings(document, "devices", file) if "devices" in document else ("cpu",),
         raised=_raised(cell),
-        known=strings(document["found"], "races", file) if isinstance(document.get("found"), dict) else (),
+        known=_known(document.get("found")),
     )
     races.documentation(recording.race)
     if recording.fix != PROCESSES:
@@ -183,6 +183,12 @@ def _raised(cell: Any) -> dict[str, str]:
         for thread, error in (errors.items() if isinstance(errors, dict) else ())
         if isinstance(error, dict) and isinstance(error.get("type"), str)
     }
+
+
+def _known(found: Any) -> tuple[str, ...]:
+    """The races that an audit named; who only replays it needs none."""
+    named = found.get("races") if isinstance(found, dict) else None
+    return tuple(race for race in named if isinstance(race, str)) if isinstance(named, list) else ()
 
 
 def _where(file: str, cells: Sequence[Any], number: int) -> str:

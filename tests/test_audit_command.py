@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from types import SimpleNamespace
 
 import pytest
 from command_line import ROOT, command, refused
 
 from repro import preflight
 from repro.cli import _parser
+from repro.export.trial import run
 
 NOTHING = {"seams": [], "trace": []}
 EXAMPLES = ROOT / "docs" / "examples"
@@ -66,6 +68,9 @@ def test_a_replay_where_nobody_finds_the_callable_says_where_to_run_it(tmp_path)
     )
 
 
+ATTENTION = "def attention():\n    pass\n"
+
+
 def exported(
     tmp_path,
     source: str,
@@ -76,9 +81,9 @@ def exported(
 ) -> str:
     """What ``export`` says of a module ``mine`` with this ``source``, given what an audit wrote of ``race``."""
     (tmp_path / "mine.py").write_text(source)
-    size = {"heads": 8, "queries": 512, "keys": 640}
-    found = {"race": race, "fix": "none", "schedule": "-", "outcome": outcome, "workloads": [size, size], **NOTHING}
-    found["trace"] = document.pop("trace", [])
+    sizes = [{"heads": 8, "queries": 512, "keys": keys} for keys in document.pop("keys", (640, 768))]
+    found = {"race": race, "fix": "none", "schedule": "-", "outcome": outcome, "workloads": sizes, **NOTHING}
+    found |= {name: document.pop(name) for name in ("trace", "switches", "fix") if name in document}
     content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
     (tmp_path / "audit.json").write_text(json.dumps(content))
     arguments = ["export", named, "--schedule", "audit.json", "--script-only", "-o", "out"]
@@ -88,20 +93,41 @@ def exported(
     return done.stderr.removeprefix("repro: ").rstrip("\n")
 
 
-def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
-    source = (
-        '"""Mine."""\nfrom __future__ import annotations\n\nimport torch\n\n\ndef attention(*inputs):\n    return 1\n'
-    )
-    main = "\n\nif __name__ == '__main__':\n    print(attention())\n"
+def test_a_callable_is_exported_as_it_stands(tmp_path):
+    beginning = "#!/usr/bin/env python\n# Somebody's\n" + '"""Mine."""; import math\n'
+    rest = """
 
-    assert exported(tmp_path, source + main) == ""
+import torch  # with a blank after it \n\n\n\n\n
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+def attention(*inputs):
+    "Of \u2028 two lines."
+    return [errors for errors in (1, math.pi)]
+
+
+if __name__ != "__main__":
+    call = attention
+else:
+    raise SystemExit("this is not run")
+"""
+    source = f"{beginning}from __future__ import annotations\n{rest}"
+
+    assert exported(tmp_path, source) == ""
 
     script = (tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8")
-    assert "\ndef attention(*inputs):\n    return 1\n" in script
-    assert "print(attention())" not in script
-    assert "Mine." not in script
+    assert (beginning + rest).strip("\n") in script
     assert script.count("from __future__ import annotations\n") == 1
     compile(script, "script", "exec")
+    # All of the module, and nothing else.
+    part = script.partition("# ---- mine ----\n")[2].partition("\naudited = attention\n")[0]
+    given: dict = {"__name__": "__main__", "sys": SimpleNamespace(modules={"__main__": None})}
+    exec(compile(part.replace("import torch", "import json as torch"), "part", "exec"), given)
+    assert given["call"] is given["attention"]
+    assert given["__name__"] == "__main__"
 
 
 @pytest.mark.parametrize(
@@ -113,9 +139,39 @@ def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
             "torch and the standard library only, and audit that",
         ),
         ({"source": "from .other import attention\n"}, "mine imports .other, which a reader of the script has not"),
-        ({"source": "def run_threads():\n    pass\n"}, "a script has a 'run_threads' of its own: call yours"),
+        (
+            {"source": "if 1:\n    def run_threads(): pass\n"},
+            "a script has a 'run_threads' of its own: call that of mine something else, and audit it",
+        ),
+        ({"source": "def f():\n    global turns\n    turns = 1\n"}, "a script has a 'turns' of its own"),
+        ({"source": "all = None\n"}, "a script has a 'all' of its own"),
+        ({"source": "import threading as sys\n"}, "a script has a 'sys' of its own"),
+        ({"source": "from torch import *\n"}, "mine imports *: name what it needs, and audit that"),
+        ({"source": "def other(): pass\n"}, "mine has no 'attention' any more: audit it again"),
+        (
+            {"source": "from __future__ import annotations; import math\n"},
+            "mine: give what is imported from __future__ a line of its own",
+        ),
+        ({"source": "x = " + "-" * 100_000 + "1\n"}, "mine cannot be read: "),
         ({"source": "def\n"}, "mine cannot be read: invalid syntax"),
         ({"source": "", "race": "other:attention"}, "audit.json is of other:attention, not of mine:attention"),
+        (
+            {"source": ATTENTION, "outcome": "wasteful"},
+            "mine:attention came to wasteful, and a script looks at errors and values alone",
+        ),
+        (
+            {"source": ATTENTION, "keys": (640, 640)},
+            "mine:attention was called on what no script can give it; audit it again",
+        ),
+        (
+            {"source": ATTENTION, "switches": ["first:fx.trace#1>third taken"]},
+            "mine:attention: no thread is called third; those are first, second",
+        ),
+        (
+            {"source": ATTENTION, "switches": ["first:autograd#1>second taken"]},
+            "mine:attention: nothing in a script stands for first:autograd#1",
+        ),
+        ({"source": ATTENTION, "fix": "lock"}, "audit.json is of mine:attention under lock: a script has no fix"),
         ({"source": "", "outcome": "ok"}, "nothing breaks mine:attention in what was recorded"),
         (
             {"source": "", "devices": ["cpu", "cuda"]},
@@ -123,7 +179,7 @@ def test_a_callable_is_exported_as_it_stands_without_what_runs_it(tmp_path):
         ),
         ({"source": "", "torch": "new"}, "audit.json: the last cell: 'torch' is 'new', which is no version"),
         (
-            {"source": "", "trace": ["first:wait:lock>second"]},
+            {"source": ATTENTION, "trace": ["first:wait:lock>second"]},
             "mine:attention: 'first:wait:lock>second' in its trace is no step; record it again",
         ),
         ({"source": "", "cells": []}, "audit.json: nothing breaks the callable there, so there is nothing to report"),
@@ -148,6 +204,36 @@ def test_the_module_is_found_without_importing_what_it_is_in(tmp_path):
     assert exported(tmp_path, "", race="app.no:attention", named="app.no:attention") == (
         "there is no module app.no; run this in the folder that it was audited in"
     )
+
+
+TWO_LOCKS = """
+import threading
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask
+
+LOCKS = [threading.Lock(), threading.Lock()]
+
+
+def attention(query, key, value, mask_mod):
+    first, then = LOCKS if threading.current_thread().name == "first" else LOCKS[::-1]
+    with first:
+        create_block_mask(mask_mod, None, None, query.shape[-2], key.shape[-2], device=query.device)
+        with then:
+            seen = (tensor[:, :, :512] for tensor in (query, key, value))
+            return torch.nn.functional.scaled_dot_product_attention(*seen, is_causal=True)
+"""
+
+
+@pytest.mark.nightly
+def test_a_script_says_that_its_threads_wait_for_each_other(tmp_path):
+    switches = ["first:mask.sort#1>second taken", "second:mask.sort#1>first taken"]
+    assert exported(tmp_path, TWO_LOCKS, outcome="hang", switches=switches) == ""
+
+    trial = run((tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8"))
+
+    assert trial.shown, trial.output
+    assert trial.said == "BUG: threads that call `attention` break it: they wait for each other"
 
 
 def test_a_callable_is_exported_by_what_its_audit_wrote(tmp_path):
@@ -176,7 +262,7 @@ def test_the_examples_end_with_their_exit_codes_and_the_broken_one_can_be_replay
     assert "shown 1 of 1 times" in exported.stdout
     issue = (tmp_path / "issue.md").read_text(encoding="utf-8")
     assert "### Error logs" in issue
-    assert "https://github.com/pytorch/pytorch/issues/" in issue.partition("**Related:**")[2]
+    assert "https://github.com/pytorch/pytorch/" in issue.partition("**Related:**")[2]
     mended = command("audit", "threaded_inference_mended:attention", "--foreign", cwd=EXAMPLES)
     assert mended.returncode == 0, mended.stderr
     assert "breaks it" in mended.stdout

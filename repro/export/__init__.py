@@ -70,6 +70,8 @@ def _of_audit(name: str, file: str | None) -> Recording:
     if not document.get("cells"):
         raise ScheduleError(f"{file}: nothing breaks the callable there, so there is nothing to report")
     found = recording.load(file)
+    if found.fix != NONE:
+        raise ScheduleError(f"{file} is of {found.race} under {found.fix}: a script has no fix")
     if audit.parse(found.race).name != name:
         raise ScheduleError(f"{file} is of {audit.parse(found.race).name}, not of {name}")
     return found

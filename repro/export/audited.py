@@ -7,11 +7,15 @@ a name to something which the script needs for itself.
 from __future__ import annotations
 
 import ast
+import builtins
+import importlib.util
 import os
 import re
+import symtable
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -21,15 +25,17 @@ from repro.outcome import Kind
 from repro.recording import Recording
 from repro.workloads import Workload
 
+# What a script can look at: errors, values, and keys that nobody may read.
 _SHOWS = {
     Kind.ERROR: "a call fails",
     Kind.POISONED: "calls fail from then on",
     Kind.DENSE: "a call computes every score",
-    Kind.WASTEFUL: "a call takes memory for every score",
     Kind.WRONG: "a call gives wrong values",
     Kind.CRASH: "the process dies",
     Kind.HANG: "they wait for each other",
 }
+# What comes with torch.
+_EVERYBODYS = {"torch", "typing_extensions", *sys.stdlib_module_names}
 
 
 @dataclass(frozen=True)
@@ -53,29 +59,51 @@ class Audited:
     def title(self) -> str:
         return f"Threads that call compiled flex_attention at the same time: {self.shows}."
 
+    def check_names(self, script: str) -> None:
+        """That the ``script`` around it means the same by each name that both have.
+
+        Raises :class:`repro.interleave.ScheduleError`.
+        """
+        mine, scripts = _bound(self.source), _bound(script)
+        used = {node.id for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Name)}
+        needed = {*scripts, *(used & set(dir(builtins)))}
+        same = {name for name, meaning in mine.items() if meaning and scripts.get(name) == meaning}
+        if twice := sorted(set(mine) & needed - same):
+            raise ScheduleError(
+                f"a script has a {twice[0]!r} of its own: call that of {self.module} something else, and audit it"
+            )
+        if self.path.partition(".")[0] not in mine:
+            raise ScheduleError(f"{self.module} has no {self.path.partition('.')[0]!r} any more: audit it again")
+
 
 def of(recording: Recording) -> Audited:
     """Read the module of what was audited, without importing it.
 
-    Raises :class:`repro.interleave.ScheduleError` where no script can be made of it, and
-    :class:`repro.audit.BadTarget` where it is not there.
+    Raises :class:`repro.interleave.ScheduleError` where no script can be made of it.
     """
     target = audit.parse(recording.race)
     if target.foreign:
         raise ScheduleError(
             f"{recording.race}: export the race that audit --foreign names; it needs no code of yours"
         )
-    if recording.outcome not in _SHOWS:
+    if recording.outcome is Kind.OK or recording.outcome is Kind.INCONCLUSIVE:
         raise ScheduleError(f"nothing breaks {target.name} in what was recorded, so there is nothing to report")
+    if recording.outcome not in _SHOWS:
+        raise ScheduleError(
+            f"{target.name} came to {recording.outcome}, and a script looks at errors and values alone: attach what "
+            "audit wrote"
+        )
     sizes = recording.workloads or ()
-    if not sizes or {size.mask for size in sizes} != {"causal"}:
-        raise ScheduleError(f"{recording.race} was called on what no script can give it; audit it again")
-    if {size.device for size in sizes} != set(recording.devices) or not re.fullmatch(
-        r"cpu|cuda(:\d+)?", sizes[0].device
-    ):
+    names = audit.NAMES[: len(sizes)]
+    (device,) = recording.devices if len(recording.devices) == 1 else ("",)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ScheduleError(
             f"{recording.race} was called on {', '.join(recording.devices)}: a script needs one device"
         )
+    if len(sizes) < 2 or sizes != tuple(replace(size, device=device) for size in audit.workloads(len(names))):
+        raise ScheduleError(f"{recording.race} was called on what no script can give it; audit it again")
+    if absent := {name for switch in recording.asked.switches for name in (switch.thread, switch.to)} - {*names}:
+        raise ScheduleError(f"{recording.race}: no thread is called {min(absent)}; those are {', '.join(names)}")
     future, source = _source(target.module)
     return Audited(
         module=target.module,
@@ -83,91 +111,99 @@ def of(recording: Recording) -> Audited:
         future=future,
         source=source,
         workload=sizes[0],
-        keys={name: size.keys for name, size in zip(audit.NAMES, sizes, strict=False)},
+        keys={name: size.keys for name, size in zip(names, sizes, strict=True)},
         trains=audit.BACKWARD in target.extras,
         hangs=recording.outcome is Kind.HANG,
         shows=_SHOWS[recording.outcome],
     )
 
 
-def check_names(source: str, script: str) -> None:
-    """That ``source`` and the ``script`` around it mean the same by each name that both have."""
-    mine, scripts = dict(_named(ast.parse(source))), dict(_named(ast.parse(script)))
-    twice = sorted(name for name, meaning in mine.items() if scripts.get(name, meaning) != meaning)
-    if twice:
-        raise ScheduleError(f"a script has a {twice[0]!r} of its own: call yours something else to export it")
-
-
 def _source(module: str) -> tuple[tuple[str, ...], str]:
-    """What ``module`` asks of Python's future, and its text without that, its docstring and its main."""
+    """What ``module`` asks of Python's future, and its text without that: a script has only one beginning."""
     file = _file(module)
     try:
-        text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError) as error:
-        raise ScheduleError(f"{module} cannot be read: {error}") from None
+        text = importlib.util.decode_source(file.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ScheduleError(f"{module} cannot be read: {str(error) or type(error).__name__}") from None
+    # Not splitlines, which takes more for the end of a line than Python does.
+    lines = text.split("\n")
     future: list[str] = []
-    lines = text.splitlines()
-    for number, node in enumerate(tree.body):
-        asks = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if asks:
-            future += [alias.name for alias in node.names]  # type: ignore[attr-defined]
-        if asks or (number == 0 and ast.get_docstring(tree) is not None) or _runs_it(node):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    for part in ast.walk(tree):
-        if missing := next((name for name in _imported(part) if not _everybody_has(name)), None):
+    asking = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    for node in reversed(asking):
+        end = node.end_lineno or node.lineno
+        beside = lines[node.lineno - 1].encode()[: node.col_offset], lines[end - 1].encode()[node.end_col_offset :]
+        if beside[0].strip() or not re.fullmatch(rb"\s*(#.*)?", beside[1]):
+            raise ScheduleError(f"{module}: give what is imported from __future__ a line of its own")
+        del lines[node.lineno - 1 : end]
+        future[:0] = [alias.name for alias in node.names]
+    for name in _imported(tree):
+        if name == "*":
+            raise ScheduleError(f"{module} imports *: name what it needs, and audit that")
+        if name.partition(".")[0] not in _EVERYBODYS:
             raise ScheduleError(
-                f"{module} imports {missing}, which a reader of the script has not: put the callable into a module "
-                "that imports torch and the standard library only, and audit that"
+                f"{module} imports {name}, which a reader of the script has not: put the callable into a module that "
+                "imports torch and the standard library only, and audit that"
             )
-    return tuple(future), "\n".join(lines).strip()
+    return tuple(future), "\n".join(lines).strip("\n")
 
 
 def _file(module: str) -> Path:
     """Where it is, found as an import would find it, but importing none of the packages that it is in."""
-    folders: Sequence[str] | None = [os.getcwd(), *sys.path]
-    name, origin = "", None
-    for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        spec = None if folders is None else PathFinder.find_spec(name, folders)
-        if spec is None:
-            raise ScheduleError(f"there is no module {name}; run this in the folder that it was audited in")
-        folders, origin = spec.submodule_search_locations, spec.origin
-    if origin is None or not origin.endswith(".py"):
+    name, *below = module.split(".")
+    spec = PathFinder.find_spec(name, [os.getcwd()]) or importlib.util.find_spec(name)
+    for part in below:
+        if spec is not None:
+            name, folders = f"{name}.{part}", spec.submodule_search_locations
+            spec = None if folders is None else PathFinder.find_spec(name, folders)
+    if spec is None:
+        raise ScheduleError(f"there is no module {name}; run this in the folder that it was audited in")
+    if spec.origin is None or not spec.origin.endswith(".py"):
         raise ScheduleError(f"{module} has no Python file that could be put into a script")
-    return Path(origin)
-
-
-def _runs_it(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and any(
-        isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test)
-    )
+    return Path(spec.origin)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
+    """The modules that have to be there, ``*`` for all that one of them has."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        inside: Sequence[ast.AST] = node.orelse
+    elif isinstance(node, ast.Try) and any("Import" in ast.unparse(one.type) for one in node.handlers if one.type):
+        inside = [*node.handlers, *node.orelse, *node.finalbody]
+    elif isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
+        return
     elif isinstance(node, ast.ImportFrom):
         yield "." * node.level + (node.module or "")
+        yield from (alias.name for alias in node.names if alias.name == "*")
+        return
+    else:
+        inside = list(ast.iter_child_nodes(node))
+    for each in inside:
+        yield from _imported(each)
 
 
-def _everybody_has(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package == "torch" or package in sys.stdlib_module_names
-
-
-def _named(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that stand at the top of a module, and what gives each of them its meaning."""
-    for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            source = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in node.names:
-                # "import torch.fx" is "torch" too.
-                whole = source + alias.name
-                yield alias.asname or alias.name.partition(".")[0], whole if source or alias.asname else "module"
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name, f"line {node.lineno}"
-        else:
-            for part in ast.walk(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    yield part.id, f"line {part.lineno}"
+def _bound(text: str) -> dict[str, str]:
+    """The names of a module, and of those that an import at its top gives a meaning, what that is."""
+    imported: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import):
+            # "import torch.fx" is "torch" too.
+            imported |= {
+                alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else "module"
+                for alias in node.names
+            }
+        elif isinstance(node, ast.ImportFrom):
+            imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    tables = [symtable.symtable(text, "script", "exec")]
+    names = {
+        symbol.get_name()
+        for symbol in tables[0].get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
+    while tables:
+        table = tables.pop()
+        names |= {one.get_name() for one in table.get_symbols() if one.is_declared_global() and one.is_assigned()}
+        tables += table.get_children()
+    return {name: imported.get(name, "") for name in names}

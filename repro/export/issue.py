@@ -89,7 +89,8 @@ def write(
 
 
 def _upstream(recording: Recording) -> list[str]:
-    known = recording.known if races.is_audit(recording.race) else (recording.race,)
+    known = [race for race in recording.known if race in races.names()]
+    known = known if races.is_audit(recording.race) else [recording.race]
     return list(dict.fromkeys(link for race in known for link in races.load(race).upstream))
 
 

@@ -99,8 +99,10 @@ def _smaller_sizes(text: str) -> Iterator[Candidate]:
         lines = text.splitlines(keepends=True)
         same = [node for node in places if ast.unparse(node) == size]
         for node in sorted(same, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-            line = lines[node.lineno - 1]
-            lines[node.lineno - 1] = line[: node.col_offset] + str(int(size) // 2) + line[node.end_col_offset :]
+            # Columns are counted in bytes.
+            line = lines[node.lineno - 1].encode()
+            half = line[: node.col_offset] + str(int(size) // 2).encode() + line[node.end_col_offset :]
+            lines[node.lineno - 1] = half.decode()
         yield size, "".join(lines)
 
 
@@ -162,9 +164,9 @@ def _settled(text: str) -> str:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     lines = text.splitlines(keepends=True)
     for node in reversed(tree.body):
-        if isinstance(node, ast.ImportFrom):
-            kept = [alias.name for alias in node.names if alias.name in used]
-            lines[node.lineno - 1 : _end(node)] = [f"from {node.module} import {', '.join(kept)}\n"] if kept else []
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
+            lines[node.lineno - 1 : _end(node)] = [f"{ast.unparse(node)}\n"] if node.names else []
     return re.sub(r"\n{4,}", "\n\n\n", "".join(lines))
 
 
@@ -173,8 +175,8 @@ def _undefined(text: str) -> set[str]:
     tree = ast.parse(text)
     known = {*dir(builtins), "__name__", "__file__"}
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            known.add(node.name)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs)):
+            known.add(node.name or "")
         elif isinstance(node, ast.arg):
             known.add(node.arg)
         elif isinstance(node, ast.alias):

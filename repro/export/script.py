@@ -37,6 +37,8 @@ _MODULES = ["faulthandler", "os", "sys", "threading"]
 _AROUND = ("entering", "entered", "exiting", "exited")
 # Stands where a place has no hand-over; its line goes.
 _NOTHING = "\N{NULL}"
+# Where a user's module will stand, which is put in as it is.
+_SOURCE = "# (the module)"
 # Seconds until a thread goes on that handed over while it holds a lock which the other turned out to need.
 _PATIENCE = 20
 
@@ -60,7 +62,7 @@ class HandOver:
 
     def line(self, *, visit: int = 1, patience: int | None = None) -> str:
         options = [f"visit={visit}"] * (visit > 1)
-        if bound := self.patience or patience:
+        if bound := max(self.patience or 0, patience or 0):
             options.append(f"patience={bound}")
         arguments = ", ".join([str(self.number), f'"{self.switch.thread}"', f'to="{self.switch.to}"', *options])
         return f"hand_over({arguments})"
@@ -114,7 +116,8 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = No
     context = _context(recording, places, wraps, note, free=free)
     text = _tidy(form.render(context))
     if users := context["audited"]:
-        audited.check_names(users.source, text.replace(users.source, ""))
+        users.check_names(text)
+        text = text.replace(_SOURCE, users.source)
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
 
 
@@ -199,7 +202,7 @@ def _wraps(stray: Iterable[HandOver], recording: Recording) -> list[dict[str, An
     # Whoever mends a callable where it stands in the script does so with a lock, as often as not.
     patience = _PATIENCE * (3 if races.is_audit(recording.race) else 1)
     for seam, hand_overs in by_seam.items():
-        if seam not in seams:
+        if seam not in seams or seams[seam]["where"] == "engine":
             raise ScheduleError(
                 f"{recording.race}: nothing in a script stands for {hand_overs[0].address}; export a schedule that "
                 "switches at other points"
@@ -251,6 +254,7 @@ def _context(
         # Whoever wants to may run: no hand-over says whose turn it is.
         "free": free,
         "audited": users,
+        "source": _SOURCE,
         "modules": sorted(
             {*_MODULES, *control, *["functools"] * bool(users), *(each for wrap in wraps for each in _modules(wrap))}
         ),
