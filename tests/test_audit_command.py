@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from command_line import ROOT, command, refused
 
 from repro import preflight
-from repro.cli import _parser
+from repro.cli import _parser, main
 from repro.export.trial import run
 
 NOTHING = {"seams": [], "trace": []}
@@ -71,29 +74,34 @@ def test_a_replay_where_nobody_finds_the_callable_says_where_to_run_it(tmp_path)
 ATTENTION = "def attention():\n    pass\n"
 
 
-def exported(
-    tmp_path,
-    source: str,
-    race: str = "mine:attention",
-    outcome: str = "error",
-    named: str = "mine:attention",
-    **document,
-) -> str:
-    """What ``export`` says of a module ``mine`` with this ``source``, given what an audit wrote of ``race``."""
-    (tmp_path / "mine.py").write_text(source)
-    sizes = [{"heads": 8, "queries": 512, "keys": keys} for keys in document.pop("keys", (640, 768))]
-    found = {"race": race, "fix": "none", "schedule": "-", "outcome": outcome, "workloads": sizes, **NOTHING}
-    found |= {name: document.pop(name) for name in ("trace", "switches", "fix") if name in document}
-    content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
-    (tmp_path / "audit.json").write_text(json.dumps(content))
-    arguments = ["export", named, "--schedule", "audit.json", "--script-only", "-o", "out"]
-    done = command(*arguments, cwd=tmp_path)
-    written = f"out/repro_{re.sub('[.:]', '_', named)}.py\n"
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) in [(2, "", 1), (0, written, 0)], done.stderr
-    return done.stderr.removeprefix("repro: ").rstrip("\n")
+@pytest.fixture
+def exported(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+    """What ``export`` says of a module ``mine`` with a ``source``, given what an audit wrote of ``race``."""
+    monkeypatch.chdir(tmp_path)
+
+    def said(
+        source: str,
+        race: str = "mine:attention",
+        outcome: str = "error",
+        named: str = "mine:attention",
+        **document: Any,
+    ) -> str:
+        Path("mine.py").write_text(source)
+        sizes = [{"heads": 8, "queries": 512, "keys": keys} for keys in document.pop("keys", (640, 768))]
+        found = {"race": race, "fix": "none", "schedule": "-", "outcome": outcome, "workloads": sizes, **NOTHING}
+        found |= {name: document.pop(name) for name in ("trace", "switches", "fix") if name in document}
+        content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
+        Path("audit.json").write_text(json.dumps(content))
+        code = main(["export", named, "--schedule", "audit.json", "--script-only", "-o", "out"])
+        out, err = capsys.readouterr()
+        written = f"out/repro_{re.sub('[.:]', '_', named)}.py\n"
+        assert (code, out, err.count("\n")) in [(2, "", 1), (0, written, 0)], err
+        return err.removeprefix("repro: ").rstrip("\n")
+
+    return said
 
 
-def test_a_callable_is_exported_as_it_stands(tmp_path):
+def test_a_callable_is_exported_as_it_stands(exported, tmp_path):
     beginning = "#!/usr/bin/env python\n# Somebody's\n" + '"""Mine."""; import math\n'
     rest = """
 
@@ -116,7 +124,7 @@ else:
 """
     source = f"{beginning}from __future__ import annotations\n{rest}"
 
-    assert exported(tmp_path, source) == ""
+    assert exported(source) == ""
 
     script = (tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8")
     assert (beginning + rest).strip("\n") in script
@@ -190,18 +198,18 @@ else:
         ),
     ],
 )
-def test_what_cannot_be_exported_is_told_in_one_line(changes, said, tmp_path):
-    assert exported(tmp_path, **changes).startswith(said)
+def test_what_cannot_be_exported_is_told_in_one_line(changes, said, exported):
+    assert exported(**changes).startswith(said)
 
 
-def test_the_module_is_found_without_importing_what_it_is_in(tmp_path):
+def test_the_module_is_found_without_importing_what_it_is_in(exported, tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "app" / "mine.py").write_text("def attention():\n    pass\n")
 
-    assert exported(tmp_path, "", race="app.mine:attention", named="app.mine:attention") == ""
+    assert exported("", race="app.mine:attention", named="app.mine:attention") == ""
     assert "def attention():" in (tmp_path / "out" / "repro_app_mine_attention.py").read_text(encoding="utf-8")
-    assert exported(tmp_path, "", race="app.no:attention", named="app.no:attention") == (
+    assert exported("", race="app.no:attention", named="app.no:attention") == (
         "there is no module app.no; run this in the folder that it was audited in"
     )
 
@@ -226,9 +234,9 @@ def attention(query, key, value, mask_mod):
 
 
 @pytest.mark.nightly
-def test_a_script_says_that_its_threads_wait_for_each_other(tmp_path):
+def test_a_script_says_that_its_threads_wait_for_each_other(exported, tmp_path):
     switches = ["first:mask.sort#1>second taken", "second:mask.sort#1>first taken"]
-    assert exported(tmp_path, TWO_LOCKS, outcome="hang", switches=switches) == ""
+    assert exported(TWO_LOCKS, outcome="hang", switches=switches) == ""
 
     trial = run((tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8"))
 
