@@ -86,7 +86,7 @@ def of(recording: Recording) -> Audited:
         raise ScheduleError(
             f"{recording.race}: export the race that audit --foreign names; it needs no code of yours"
         )
-    if recording.outcome is Kind.OK or recording.outcome is Kind.INCONCLUSIVE:
+    if recording.outcome in (Kind.OK, Kind.INCONCLUSIVE):
         raise ScheduleError(f"nothing breaks {target.name} in what was recorded, so there is nothing to report")
     if recording.outcome not in _SHOWS:
         raise ScheduleError(

@@ -104,18 +104,18 @@ def write(recording: Recording, *, wrap: bool = True, unwrapped: str | None = No
     counted before. Raises :class:`repro.interleave.ScheduleError` where no script can be made.
     """
     form = _form(recording.race)
+    users = audited.of(recording) if races.is_audit(recording.race) else None
     # Rendered a first time to see which hand-overs it has a place for.
     first = _Places(_hand_overs(recording))
-    form.render(_context(recording, first, [], "", free=False))
+    form.render(_context(recording, users, first, [], "", free=False))
     places = _Places(_renumbered(first, wrap))
     stray = [each for each in places.hand_overs if each.address not in first.placed]
     wraps = _wraps(stray, recording)
     wrapped = tuple(f"{wrap['module']}.{wrap['path']}" for wrap in wraps)
     note = _note(stray, wrapped, unwrapped or _COUNTED.get((recording.race, str(recording.asked)), _NOT_COUNTED))
     free = not wrap and not places.hand_overs
-    context = _context(recording, places, wraps, note, free=free)
-    text = _tidy(form.render(context))
-    if users := context["audited"]:
+    text = _tidy(form.render(_context(recording, users, places, wraps, note, free=free)))
+    if users:
         users.check_names(text)
         text = text.replace(_SOURCE, users.source)
     return Script(name(recording.race), text, wrapped, {each.address: each.number for each in places.hand_overs})
@@ -235,11 +235,16 @@ def _note(stray: list[HandOver], targets: Iterable[str], rate: str) -> str:
 
 
 def _context(
-    recording: Recording, places: _Places, wraps: list[dict[str, Any]], note: str, *, free: bool
+    recording: Recording,
+    users: audited.Audited | None,
+    places: _Places,
+    wraps: list[dict[str, Any]],
+    note: str,
+    *,
+    free: bool,
 ) -> dict[str, Any]:
     # With nothing to leave out there is no control to start.
     control = ["subprocess"] if places.hand_overs else []
-    users = audited.of(recording) if races.is_audit(recording.race) else None
     title = users.title if users else races.documentation(recording.race).partition("\n")[0]
     return {
         # For readers of Markdown and of plain text.
