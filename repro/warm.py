@@ -7,6 +7,10 @@ one, and compiling asks even for the CPU. What a first compile sets for the whol
 
 from __future__ import annotations
 
+import functools
+
+import jinja2
+
 _compiled = False
 
 
@@ -22,6 +26,22 @@ def torch_settings() -> None:
     # a cached graph skips most of the points at which threads can be interleaved
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
+    _remember_templates()
+    # What every job needs is read once.
+    import repro.perform
+    from repro.oracles import state
+
+    repro.perform.seams()
+    state.known_beforehand()
+
+
+def _remember_templates() -> None:
+    """Inductor writes its C++ by templates, and has jinja read each anew in every compile: a third of its time.
+
+    What comes of reading one depends on its text alone.
+    """
+    if not hasattr(jinja2.Environment.compile, "cache_info"):
+        jinja2.Environment.compile = functools.cache(jinja2.Environment.compile)  # type: ignore[method-assign,assignment]
 
 
 def torch_imported() -> None:

@@ -88,13 +88,17 @@ def judge(before: Snapshot, after: Snapshot) -> Finding:
     """
     if not before.values or not after.values:
         return Finding("state", Sight.BLIND, "nothing of torch was loaded when the state was looked at")
-    benign = _benign()
-    modules = {name.rpartition(".")[0] for name in before.values}
-    changed = {}
-    for name in sorted({*before.values, *after.values}):
+    differing = {}
+    for name in {**before.values, **after.values}:
         was, now = before.values.get(name, _ABSENT), after.values.get(name, _ABSENT)
         # NaN is itself, but does not equal itself
-        if was is now or (was == now and type(was) is type(now)) or benign.fullmatch(name):
+        if was is not now and (was != now or type(was) is not type(now)):
+            differing[name] = was, now
+    benign = _benign(sys.modules["torch"].__version__)
+    modules = {name.rpartition(".")[0] for name in before.values} if differing else set()
+    changed = {}
+    for name, (was, now) in sorted(differing.items()):
+        if benign.fullmatch(name):
             continue
         if was is _ABSENT and (name.rpartition(".")[0] not in modules or now == "<module>"):
             continue
@@ -110,19 +114,24 @@ def _values() -> Iterator[tuple[str, Any]]:
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    packages = tuple(entry["name"] for entry in entries("state", torch.__version__))
+    packages = tuple(f"{entry['name']}." for entry in entries("state", torch.__version__))
     # a config module keeps its values out of its globals, and reads them by context
     read = {entry["name"]: entry["read"] for entry in entries("config", torch.__version__)}
     for name, module in sorted(sys.modules.items()):
         if name in read:
             for key, value in getattr(module, read[name])().items():
                 yield f"{name}.{key}", _plain(value)
-        elif f"{name}.".startswith(tuple(f"{package}." for package in packages)):
+        elif f"{name}.".startswith(packages):
             for key, value in list(vars(module).items()):
                 if not key.startswith("__"):
                     yield f"{name}.{key}", _plain(value)
     for key, value in os.environ.items():
         yield f"os.environ.{key}", _Path(value) if os.path.isabs(value) else value
+
+
+def known_beforehand() -> None:
+    """Read what snapshots of this release go by, which takes longer than to look."""
+    _inventoried(sys.modules["torch"].__version__)
 
 
 @functools.cache
@@ -133,7 +142,7 @@ def _inventoried(version: str) -> tuple[str, ...]:
     """
     release = Version(version).base_version
     known = surface.inventory(release if release in surface.releases() else surface.releases()[-1])
-    benign = _benign()
+    benign = _benign(version)
     return tuple(
         one.name
         for one in known.globals.values()
@@ -180,7 +189,7 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
     return f"<{type(value).__qualname__}>"
 
 
-def _benign() -> re.Pattern[str]:
-    version = sys.modules["torch"].__version__
+@functools.cache
+def _benign(version: str) -> re.Pattern[str]:
     patterns = [pattern for entry in entries("benign", version) for pattern in entry["patterns"]]
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
