@@ -99,6 +99,17 @@ def releases(
     return found
 
 
+def on_cuda() -> list[tuple[str, Broken]]:
+    """What looks like a fix, is none, and can be told on CUDA alone, by the release recorded there."""
+    place = results.folder(results.CUDA)
+    found = []
+    for beside in results.recorded(results.apart(place)):
+        record = results.best(results.recorded(place), beside.version, beside.minor)
+        cells = {**(record.cells if record else {}), **beside.cells}
+        found += [(str(beside.version), _broken(trap, cells)) for trap in fixes.ON_CUDA]
+    return found
+
+
 _Cells = Mapping[tuple[str, str], results.Seen]
 
 

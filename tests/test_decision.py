@@ -37,7 +37,7 @@ def test_the_command_prints_the_page():
 def test_the_page_names_every_release_every_fix_and_every_trap():
     for record in RECORDS:
         assert f"## torch {record.version}\n" in PAGE
-    for name in [*fixes.names(), *fixes.apart()]:
+    for name in [*fixes.names(), *fixes.apart(), *fixes.ON_CUDA]:
         assert f"`{name}`" in PAGE
 
 

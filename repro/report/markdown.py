@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from repro import decision as decide
 from repro import expectations, fixes, races, recording, results
 from repro.decision import Broken, Cost, Covered, Release, Situation
 from repro.fixes import NONE
@@ -113,6 +114,9 @@ _COSTS = (
 )
 
 
+_TRAPS = ("trap", "fails", "looks like", "shown by")
+
+
 def decision(found: Sequence[Release], date: str) -> str:
     """Which fix on which release: by situation, by fix, and what looks like one and is none."""
     parts = [_DECISION.format(date=date, releases=_listed([release.torch for release in found]) or "nothing")]
@@ -129,9 +133,11 @@ def decision(found: Sequence[Release], date: str) -> str:
         if release.traps:
             parts += [
                 "### What does not hold",
-                _table(["trap", "fails", "looks like", "shown by"], map(_trap, release.traps)),
+                _table(_TRAPS, map(_trap, release.traps)),
             ]
     parts += ["## Training on CUDA", _TRAINING, _table(["race", "torch", "without a fix", "holds"], _trained())]
+    traps = [[torch, *_trap(broken)] for torch, broken in decide.on_cuda()]
+    parts += ["## What does not hold on CUDA", _table(["torch", *_TRAPS], traps)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -30,6 +30,16 @@ def test_everything_apart_is_recorded() -> None:
     assert results.reduced(record) == (results.apart() / record.name).read_text(encoding="utf-8")
 
 
+def test_the_trap_that_takes_a_device_is_recorded_there() -> None:
+    (record,) = results.recorded(results.apart(results.folder(results.CUDA)))
+
+    assert set(record.cells) == {(race, fix) for race in races.names_on(["cuda"]) for fix in fixes.ON_CUDA}
+    (columns,) = results.recorded(results.folder(results.CUDA))
+    shown, held = "waiting-recompiles", "warmup"
+    assert record.cells[shown, "warmup-other-device"].outcome is columns.cells[shown, "none"].outcome
+    assert columns.cells[shown, held].outcome is Kind.OK
+
+
 @pytest.mark.parametrize("trap", fixes.traps())
 def test_a_trap_is_known_to_fail_where_what_it_looks_like_holds(trap: str) -> None:
     assert BROKEN[trap].race is not None
