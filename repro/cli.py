@@ -757,7 +757,7 @@ def _check_gate(options: argparse.Namespace) -> None:
         )
     if len(_devices(options)) > 1:
         raise _Usage("what is recorded is of one device: give --device once; matrix takes several")
-    if not options.reports:
+    if not options.reports and not options.bisect:
         # What was measured says where.
         _check_named(options.races, options.fixes, _devices(options))
     if options.bisect:
@@ -913,7 +913,7 @@ def _recorded(options: argparse.Namespace) -> int:
     # Records apart are of few releases: they are asked about what the others do not know.
     unknown = [fix for fix in chosen if fix not in changes]
     changes |= gate.bisect(results.recorded(results.apart()), options.bisect, unknown)
-    terminal.bisected(_console(options), options.bisect, changes)
+    terminal.bisected(_console(options), options.bisect, changes, options.fixes or ())
     content = {
         "race": options.bisect,
         "changes": {

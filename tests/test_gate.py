@@ -890,6 +890,7 @@ def test_bisect_and_the_table_come_from_what_is_recorded():
     assert "with fix lock+dynamic: ok on 2.13.0" in done.stdout
     done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+own-code", env=NOWHERE)
     assert done.returncode == 3
+    assert "with fix lock+own-code: nothing is recorded" in done.stdout
     table = markdown.releases(RECORDS, ON_CUDA)
     assert command("gate", "--releases", env=NOWHERE).stdout == table
     assert json.loads(command("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -190,14 +190,17 @@ def surface_lines(difference: Difference) -> list[str]:
     return lines
 
 
-def bisected(console: Console, race: str, found: Mapping[str, Sequence[Span]]) -> None:
-    """What a race came to over the recorded releases, a line for each column."""
+def bisected(console: Console, race: str, found: Mapping[str, Sequence[Span]], asked: Collection[str] = ()) -> None:
+    """What a race came to over the recorded releases, a line for each column, and which ``asked`` for has none."""
     for fix, line in found.items():
         steps = [f"{span.seen.outcome} on {span}" for span in line]
         for number, span in enumerate(line):
             if number and line[number - 1].seen.outcome is span.seen.outcome:
                 steps[number] += f" in another way: {span.seen.signature}"
         console.print(f"{_under(race, fix)}: {', '.join(steps)}", markup=False, soft_wrap=True)
+    for fix in asked:
+        if found and fix not in found:
+            console.print(f"{_under(race, fix)}: nothing is recorded", markup=False, soft_wrap=True)
     if not any(len(line) > 1 for line in found.values()):
         console.print("nothing changed over the recorded releases" if found else f"nothing is recorded of {race}")
 
