@@ -25,8 +25,8 @@ class Call:
     """One call of attention that was watched.
 
     ``output`` is ``[batch, heads, queries, head_dim]``, ``None`` when the call raised. ``meter`` counted what the
-    attention allocated, without the mask and the backward; ``None`` when it was never reached. ``gradients`` are
-    those of query, key and value, ``None`` where no backward was asked for or it raised.
+    attention allocated, without the mask, and ``backward`` what its backward did; ``None`` when it was never reached.
+    ``gradients`` are those of query, key and value, ``None`` where no backward was asked for or it raised.
     """
 
     thread: str
@@ -34,6 +34,7 @@ class Call:
     inputs: Canary
     output: torch.Tensor | None = None
     meter: AllocationMeter | None = None
+    backward: AllocationMeter | None = None
     gradients: tuple[torch.Tensor | None, ...] | None = None
 
 
@@ -130,7 +131,10 @@ class UserCode:
             _watched.call = None
         if trains:
             point("backward")
-            torch.autograd.backward(output, torch.ones_like(output))
+            cotangent = torch.ones_like(output)
+            call.backward = AllocationMeter(output.device)
+            with call.backward:
+                torch.autograd.backward(output, cotangent)
             call.gradients = tuple(tensor.grad for tensor in tensors)
         call.output = output.detach()
 

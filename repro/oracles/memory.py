@@ -13,6 +13,7 @@ import re
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -32,6 +33,10 @@ _REQUEST = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNOREC
 # Bytes of working blocks that a block-sparse call may hold besides its output and a copy of its keys and values
 # (150 KB were seen); where all scores are fewer, they tell nothing.
 FLOOR = 2**20
+# What the compile of a backward may hold on the device (62 MB were seen), and the build of a mask for each pair of
+# query and key (10 bytes were).
+COMPILE = 2**27
+PAIR = 16
 
 
 def preload(directory: Path) -> dict[str, str]:
@@ -163,23 +168,42 @@ def can_tell(workload: Workload) -> bool:
     return workload.dense_bound >= FLOOR + 2 * row * (workload.queries + 2 * workload.keys)
 
 
+def can_tell_backward(workload: Workload) -> bool:
+    """As :func:`can_tell`, of a backward: its compile, and a mask that is built again in it, are metered too."""
+    return can_tell(workload) and workload.dense_bound >= COMPILE + PAIR * workload.queries * workload.keys
+
+
 def judge(meter: AllocationMeter, workload: Workload) -> Finding:
     """``fail`` if the metered call ever held :attr:`Workload.dense_bound` bytes or more.
 
     ``blind`` if nothing was counted, or if the sizes :func:`can_tell` nothing.
     """
+    return _judge(meter.peak, meter.events, workload, can_tell(workload), "it")
+
+
+def judge_backward(meter: AllocationMeter, workload: Workload, gradients: Sequence[torch.Tensor | None]) -> Finding:
+    """As :func:`judge`, of a backward, and its compile if it is the first: what it held besides the ``gradients``.
+
+    ``blind`` if the sizes :func:`can_tell_backward` nothing.
+    """
+    left = sum(gradient.nbytes for gradient in gradients if gradient is not None)
+    peak = None if meter.peak is None else max(0, meter.peak - left)
+    return _judge(peak, meter.events, workload, can_tell_backward(workload), "its backward, besides the gradients,")
+
+
+def _judge(peak: int | None, events: int, workload: Workload, telling: bool, what: str) -> Finding:
     bound = workload.dense_bound
-    data = {"peak": meter.peak, "bound": bound, "events": meter.events}
-    if meter.peak is None:
+    data = {"peak": peak, "bound": bound, "events": events}
+    if peak is None:
         message = "no allocation was seen; start the process with the environment of memory.preload"
         return Finding("memory", Sight.BLIND, message, data)
-    if not can_tell(workload):
+    if not telling:
         message = f"all scores are {bound} bytes, too few to tell from a block-sparse call's; use longer lengths"
         return Finding("memory", Sight.BLIND, message, data)
-    share = f"{meter.peak} bytes, {meter.peak / bound:.1%} of all scores"
-    if meter.peak >= bound:
-        return Finding("memory", Sight.FAIL, f"dense: it held {share}", data)
-    return Finding("memory", Sight.PASS, f"it held {share}", data)
+    share = f"{peak} bytes, {peak / bound:.1%} of all scores"
+    if peak >= bound:
+        return Finding("memory", Sight.FAIL, f"dense: {what} held {share}", data)
+    return Finding("memory", Sight.PASS, f"{what} held {share}", data)
 
 
 def judge_mask(meter: AllocationMeter, workload: Workload) -> Finding:

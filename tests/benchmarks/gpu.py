@@ -65,6 +65,8 @@ FOLDER = Path(__file__).parent
 # What a stage found that has a file of its own.
 WHOLE = "whole"
 COLUMNS = ("lock", "warmup", "side-by-side+isolate")
+# The fixes that hold where they are around a whole training step.
+TRAINING = ("lock", "warmup", "side-by-side", "side-by-side+isolate")
 OF_SEVERAL = ("lock_per_device.py", "warmup_one_device.py")
 
 Devices = tuple[str, ...]
@@ -105,11 +107,10 @@ def run_matrix(devices: Devices) -> dict[str, Any]:
 def story(devices: Devices) -> dict[str, Any]:
     """Three threads whose key lengths differ, on the recorded schedule; what must hold is in ``right``."""
     workloads = tuple(gpu_jobs.lengthened(STORY, keys) for keys in KEYS)
-    # With few anchors, and little before each, there are keys that nobody sees.
-    sparse = replace(STORY, draft=128, reach=64)
+    sparse = gpu_jobs.seldom(STORY)
     dense = [("first-call", "suppress")] * 3
     inference = [("first-call", fix) for fix in [NONE, *fixes.names(races.THREADS)] if fix != "suppress"]
-    training = [("first-backward", "warmup"), ("first-backward-step", "lock"), ("first-backward", "lock")]
+    training = [("first-backward-step", fix) for fix in TRAINING] + [("first-backward", "lock")]
     with Laboratory(lanes=2, devices=devices, bound=BOUND) as laboratory, ThreadPoolExecutor(2) as pool:
 
         def one(cell: tuple[str, str]) -> dict[str, Any]:
@@ -120,9 +121,16 @@ def story(devices: Devices) -> dict[str, Any]:
             print(f"  story: {race} / {fix}: {run.outcome.kind}: {run.outcome.reason[:200]}", flush=True)
             return {"race": race, "fix": fix, "seconds": time.monotonic() - started, **_told(run)}
 
+        def unscheduled(fix: str) -> Any:
+            lengths = (workloads[0], sparse, workloads[2])
+            given = [replace(one, device=devices[i % len(devices)]) for i, one in enumerate(lengths)]
+            with Sandbox(start="spawn") as sandbox:
+                return _value(sandbox.run("gpu_jobs:drafters", fix, given, timeout=BOUND))
+
         # What asks for all scores has the card's memory to itself.
         found = [*map(one, dense), *pool.map(one, [*inference, *training])]
-    return {"keys": KEYS, "runs": found}
+        steps = dict(zip(TRAINING, pool.map(unscheduled, TRAINING), strict=True))
+    return {"keys": KEYS, "runs": found, "three first steps at once": steps}
 
 
 def _told(run: Observation) -> dict[str, Any]:

@@ -29,6 +29,11 @@ def lengthened(workload: Workload, keys: int) -> Workload:
     return replace(workload, keys=keys)
 
 
+def seldom(workload: Workload) -> Workload:
+    """The same sizes with few anchors, and little before each: there are keys that nobody sees."""
+    return replace(workload, draft=128, reach=64)
+
+
 def versions() -> dict[str, str]:
     import torch
     import triton
@@ -139,6 +144,45 @@ def first_steps(devices: Sequence[str]) -> list[str]:
     return at_once([code.compiled(f"drafter {number}", number) for number in range(THREADS)])
 
 
+def drafters(fix: str, workloads: Sequence[Workload]) -> dict[str, Any]:
+    """Three first training steps at once under a fix that is around the whole step: what all oracles say.
+
+    The kernels are those of one warm step more, alone.
+    """
+    from repro import fixes
+    from repro.oracles import kernels, memory, sparsity
+    from repro.user_code import UserCode
+
+    code = UserCode(fixes.load(fix), list(workloads), trains=True)
+    code.prepare()
+    code.calls.clear()
+    steps = [code.guarded(code.compiled(f"drafter {number}", number)) for number in range(len(workloads))]
+    said = at_once([code.fix.thread(step) for step in steps])
+    found = []
+    for call in code.calls:
+        workload = call.inputs.workload
+        assert call.meter is not None
+        assert call.backward is not None
+        assert call.gradients is not None
+        found += [
+            sparsity.judge(call.inputs, call.output),
+            sparsity.judge_gradients(call.inputs, call.gradients),
+            memory.judge(call.meter, workload),
+            memory.judge_backward(call.backward, workload, call.gradients),
+        ]
+    ops = kernels.profile(steps[0])
+    found.append(kernels.judge(ops, workloads[0]))
+    return {
+        "said": said,
+        "findings": [{"oracle": f.oracle, "sight": f.sight.value, "message": f.message} for f in found],
+        "keys that nobody sees": max(f.data["unseen keys"] for f in found if f.oracle == "gradients"),
+        "largest shares of all scores, of forward and backward": [
+            max(f.data["peak"] / f.data["bound"] for f in found[kind::4] if f.oracle == "memory") for kind in (2, 3)
+        ],
+        "triton": sorted({op.name for op in ops if op.name.startswith("triton_")}),
+    }
+
+
 def one_step(device: str) -> dict[str, Any]:
     """One training step, and what came out of the caches."""
     from repro.oracles import recompiles, sparsity
@@ -158,11 +202,11 @@ def one_step(device: str) -> dict[str, Any]:
 
 
 def calls(story: Workload) -> dict[str, Any]:
-    """Peak, kernel and time of the story's call, forward and backward, and of the same call with twice the reach."""
+    """Peak, kernel and time of the story's call, forward and backward; how its time grows with what is visited."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    from repro.oracles import kernels
+    from repro.oracles import kernels, scaling
     from repro.oracles.memory import AllocationMeter
 
     compiled = torch.compile(flex_attention)
@@ -214,15 +258,26 @@ def calls(story: Workload) -> dict[str, Any]:
             found[name]["triton"] = sorted({op.name for op in ops if op.name.startswith("triton_")})
         return found
 
-    short = replace(story, heads=8, queries=4096, keys=8192)
-    return {
+    def timed(looked: dict[str, Any], what: str) -> scaling.Timed:
+        return scaling.Timed(1 - looked["sparsity in percent"] / 100, looked[what]["ms"])
+
+    short = replace(story, heads=8, queries=4096, keys=8192, reach=128)
+    found = {
         "story": look(story, compiled),
         "twice the reach": look(replace(story, reach=2 * (story.reach or 0)), compiled),
         "all of the context": look(replace(story, reach=None), compiled),
         "short, compiled": look(short, compiled),
         "short, uncompiled": look(short, flex_attention),
-        "short, uncompiled, half the reach": look(replace(short, reach=(story.reach or 0) // 2), flex_attention),
+        "short, uncompiled, all of the context": look(replace(short, reach=None), flex_attention),
     }
+    for name, few in (
+        ("all of the context", "story"),
+        ("short, uncompiled, all of the context", "short, uncompiled"),
+    ):
+        for what in ("forward", "step"):
+            finding = scaling.judge(timed(found[few], what), timed(found[name], what))
+            found[name][what]["scaling"] = {"sight": finding.sight.value, "message": finding.message, **finding.data}
+    return found
 
 
 def compared(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from repro.experiment import Experiment
 from repro.laboratory import Laboratory
 from repro.outcome import Finding, Kind, Sight
 from repro.recording import load, nondeterminism
+from repro.sandbox import Sandbox
 from repro.verdict import Verdict, matrix
 from repro.workloads import STORY, Workload
 
@@ -52,30 +56,41 @@ def test_the_two_that_wait_for_each_other_are_named(cuda_laboratory: Laboratory)
     assert "two waits for autograd, held by one; one waits for compile_lock, held by two" in run.outcome.reason
 
 
-def gradients(uncompiled: bool) -> Finding:
+def backward(uncompiled: bool) -> tuple[Finding, Finding]:
     """How a backward is judged; runs in the sandbox."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    from repro.oracles import sparsity
+    from repro.oracles import memory, sparsity
 
     # With few anchors, and little before each, there are keys that nobody sees.
-    sizes = {"queries": 1024, "keys": 9216, "draft": 128, "reach": 64}
+    sizes = {"heads": 8, "queries": 2048, "keys": 18_432, "draft": 128, "reach": 64}
     inputs = sparsity.canary(Workload(mask="dflash", device="cuda", **sizes))
     tensors = [tensor.requires_grad_() for tensor in (inputs.query, inputs.key, inputs.value)]
-    mask = create_block_mask(inputs.workload.mask_mod(), None, None, 1024, 9216, device="cuda")
+    mask = create_block_mask(inputs.workload.mask_mod(), None, None, 2048, 18_432, device="cuda")
     output = (flex_attention if uncompiled else torch.compile(flex_attention))(*tensors, block_mask=mask)
-    torch.autograd.backward(output, torch.ones_like(output))
-    return sparsity.judge_gradients(inputs, [tensor.grad for tensor in tensors])
+    cotangent = torch.ones_like(output)
+    with memory.AllocationMeter("cuda") as meter:
+        torch.autograd.backward(output, cotangent)
+    assert memory.can_tell_backward(inputs.workload)
+    gradients = [tensor.grad for tensor in tensors]
+    return (
+        sparsity.judge_gradients(inputs, gradients),
+        memory.judge_backward(meter, inputs.workload, gradients),
+    )
 
 
 @pytest.mark.parametrize(("uncompiled", "sight"), [(False, Sight.PASS), (True, Sight.FAIL)])
-def test_gradients_tell_compiled_from_uncompiled(uncompiled: bool, sight: Sight, cuda_laboratory: Laboratory) -> None:
-    ended = cuda_laboratory.run("tests.gpu.test_cuda:gradients", uncompiled, timeout=180)
+def test_gradients_and_memory_tell_a_backward_that_is_compiled_from_one_that_is_not(
+    uncompiled: bool, sight: Sight, cuda_laboratory: Laboratory
+) -> None:
+    ended = cuda_laboratory.run("tests.gpu.test_cuda:backward", uncompiled, timeout=180)
 
-    assert isinstance(ended.value, Finding), (ended.outcome, ended.output)
-    assert ended.value.sight is sight, ended.value
-    assert ended.value.data["unseen keys"] > 1024
+    assert ended.value is not None, (ended.outcome, ended.output)
+    gradients, memory = ended.value
+    assert gradients.sight is sight, gradients
+    assert gradients.data["unseen keys"] > 1024
+    assert memory.sight is sight, memory
 
 
 @pytest.mark.xdist_group("the card's memory")
@@ -94,6 +109,67 @@ def test_the_story(fix: str, cuda_laboratory: Laboratory) -> None:
     peaks = [f.data["peak"] / f.data["bound"] for f in run.findings if f.oracle == "memory"]
     assert len(peaks) == 2 * len(lengths)
     assert max(peaks) < SHARE
+
+
+@pytest.mark.xdist_group("the card's memory")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fix", ["lock", "warmup", "side-by-side", "side-by-side+isolate"])
+def test_the_story_trains(fix: str, cuda_laboratory: Laboratory) -> None:
+    """Three first training steps of the story's size at once, left to themselves, under a fix around the step."""
+    known = expected("first-backward-step", fix, cuda_laboratory.torch)
+    if known is None or known.outcome is not Kind.OK:
+        pytest.skip(f"on torch {cuda_laboratory.torch} {fix} is not known to hold around a training step")
+    shorter, longer = (replace(STORY, keys=STORY.keys + more) for more in (-2048, 1024))
+    workloads = [shorter, replace(STORY, draft=128, reach=64), longer]
+
+    found = cuda_laboratory.run("tests.benchmarks.gpu_jobs:drafters", fix, workloads, timeout=300).value
+
+    assert found["said"] == ["ok"] * 3
+    assert {finding["sight"] for finding in found["findings"]} == {"pass"}, found["findings"]
+    assert len(found["findings"]) == 4 * 3 + 1
+    # The gradients of their keys and values are zero.
+    assert found["keys that nobody sees"] > 1024
+    assert max(found["largest shares of all scores, of forward and backward"]) < SHARE
+    assert any(name.startswith("triton_tem_fused_flex_attention_backward") for name in found["triton"])
+    assert any(
+        name.startswith("triton_tem_fused_flex_attention") and "backward" not in name for name in found["triton"]
+    )
+
+
+def test_cuda_graphs_of_a_thread_that_ended_are_never_wrong(cuda_laboratory: Laboratory) -> None:
+    """Recorded and replayed in one thread, in another and at last alone; the process may die as it frees memory."""
+    ended = cuda_laboratory.run("tests.benchmarks.gpu_jobs:graphs_in_another_thread", "cuda", timeout=180)
+
+    if ended.outcome.kind is Kind.CRASH:
+        assert "Garbage-collecting" in str(ended.outcome.details.get("stacks")), ended.outcome
+        return
+    assert ended.value == ["ok"] * 3, (ended.outcome, ended.output)
+
+
+def test_processes_that_share_the_kernels_on_disk_share_the_card(tmp_path: Path) -> None:
+    """Three with a cold cache, and three with the one that these leave; how many of its graphs each of them takes."""
+
+    def three() -> list[dict[str, Any]]:
+        def one(number: int) -> Any:
+            env = {
+                "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+                "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
+                "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+            }
+            with Sandbox(start="spawn", env=env) as sandbox:
+                ended = sandbox.run("tests.benchmarks.gpu_jobs:one_step", "cuda", timeout=180)
+            assert ended.value is not None, (ended.outcome, ended.output)
+            return ended.value
+
+        with ThreadPoolExecutor(3) as pool:
+            return list(pool.map(one, range(3)))
+
+    cold, warm = three(), three()
+
+    assert {(step["forward"], step["backward"]) for step in cold + warm} == {("pass", "pass")}
+    # Forward and backward.
+    assert [step["graphs compiled"] + step["graphs from cache"] for step in cold] == [2] * 3
+    assert [(step["graphs from cache"], step["graphs compiled"]) for step in warm] == [(2, 0)] * 3
 
 
 @pytest.mark.parametrize("race", [*races.names(races.CUDA)])

@@ -44,6 +44,26 @@ def test_without_the_counter_it_is_blind() -> None:
     assert memory.judge(meter, Workload(queries=1024, keys=1024)).sight is Sight.BLIND
 
 
+def test_a_backward_is_judged_by_what_it_holds_besides_the_gradients() -> None:
+    import numpy
+
+    workload = Workload(heads=8, queries=4096, keys=4096)
+    # Anything that knows its bytes.
+    gradients = [numpy.zeros(workload.dense_bound // 2, dtype=numpy.int8)] * 3
+    meter = memory.AllocationMeter()
+    assert memory.judge_backward(meter, workload, gradients).sight is Sight.BLIND
+    meter.events, meter.peak = 1, workload.dense_bound * 2
+    assert memory.judge(meter, workload).sight is Sight.FAIL
+    assert memory.judge_backward(meter, workload, gradients).sight is Sight.PASS
+    meter.peak += workload.dense_bound
+    assert memory.judge_backward(meter, workload, gradients).sight is Sight.FAIL
+    assert memory.judge_backward(meter, workload, [None] * 3).sight is Sight.FAIL
+    # So few heads that a mask built anew is as large, and so few scores that a compile is.
+    for small in (Workload(queries=4096, keys=4096), Workload(heads=8, queries=1024, keys=1024)):
+        assert memory.can_tell(small)
+        assert memory.judge_backward(meter, small, gradients).sight is Sight.BLIND
+
+
 def test_too_few_scores_tell_nothing() -> None:
     meter = memory.AllocationMeter()
     meter.peak, meter.events = 1, 1
