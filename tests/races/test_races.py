@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from test_schedules import way
 
 from repro import fixes, gate, races, results
 from repro.expectations import expected
@@ -20,22 +21,6 @@ RELEASES = sorted({str(record.version) for record in results.recorded()})
 # Those that need a CUDA device have their tests in tests/gpu.
 RACES = races.names_on(["cpu"])
 CELLS = places(RACES, fixes.names(), controls=True)
-# What tox and CI run the tests on.
-DEFAULT = "2.13.0"
-
-
-def outcome(race: str, fix: str, torch: str) -> Kind:
-    known = expected(race, fix, torch)
-    assert known is not None
-    return known.outcome
-
-
-def claims(race: str, torch: str) -> list[str]:
-    """The fixes that are said to hold against a race that shows; where it does not, a lock stands for all."""
-    mine = [fix for fix in fixes.names() if fixes.suits(fix, races.group(race))]
-    if outcome(race, NONE, torch) is Kind.OK:
-        return [fix for fix in mine if fix in ("lock", "file-lock")]
-    return [fix for fix in mine if outcome(race, fix, torch) is Kind.OK]
 
 
 @pytest.mark.parametrize("race", RACES)
@@ -44,19 +29,17 @@ def test_every_cell_is_as_this_release_is_known_to_behave(
     laboratory: Laboratory,
     known: Callable[[Report, Sequence[Place]], Known],
     judged: Callable[[str, Sequence[Cell]], Report],
-    pytestconfig: pytest.Config,
 ) -> None:
-    # By day, on the default release, what is claimed of fixes: a cell that fails would be red by getting better. On
-    # another release the tests are the gate, and that is news.
-    full = pytestconfig.getoption("--nightly") or laboratory.torch.partition("+")[0] != DEFAULT
-    chosen = fixes.names() if full else claims(race, DEFAULT)
-    report = judged(laboratory.torch, list(matrix(laboratory, [race], chosen, controls=True)))
-    wanted = places([race], chosen, controls=True)
+    cells = list(matrix(laboratory, [race], fixes.names(), controls=True))
+    report = judged(laboratory.torch, cells)
+    wanted = places([race], fixes.names(), controls=True)
 
     answer = gate.compare(known(report, wanted), report, wanted)
 
     red = "\n".join(f"{change.id}: {change.text}" for change in answer.red)
     assert answer.standing is Standing.AS_EXPECTED, f"against {answer.against}:\n{red}"
+    if recording := way(race):
+        assert recording.divergence(cells[0].observation) is None
 
 
 @pytest.mark.parametrize(("race", "column"), CELLS)
