@@ -26,20 +26,17 @@ def torch_settings() -> None:
     # a cached graph skips most of the points at which threads can be interleaved
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
-    _remember_templates()
-    # What every job needs is read once.
+
+
+def _read_once() -> None:
+    """What every job would read for itself, and comes out the same: a third of its time."""
     import repro.perform
     from repro.oracles import state
 
     repro.perform.seams()
     state.known_beforehand()
-
-
-def _remember_templates() -> None:
-    """Inductor writes its C++ by templates, and has jinja read each anew in every compile: a third of its time.
-
-    What comes of reading one depends on its text alone.
-    """
+    # Inductor writes its C++ by templates, and has jinja read each of them anew in every compile. What comes of
+    # reading one depends on its text alone.
     if not hasattr(jinja2.Environment.compile, "cache_info"):
         jinja2.Environment.compile = functools.cache(jinja2.Environment.compile)  # type: ignore[method-assign,assignment]
 
@@ -47,6 +44,7 @@ def _remember_templates() -> None:
 def torch_imported() -> None:
     """Import what a compile imports, and compile nothing; torch must have been told to ask NVML for devices."""
     torch_settings()
+    _read_once()
     import torch._dynamo
     import torch._inductor.compile_fx
     import torch._inductor.kernel.flex.flex_attention
@@ -70,6 +68,7 @@ def first_compile() -> None:
 def torch_and_one_compile() -> None:
     """Compile one small flex_attention on the CPU, then forget it: imports and tools stay warm."""
     torch_settings()
+    _read_once()
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from packaging.version import Version
 
-from repro import fixes, races
+from repro import fixes, races, results
 from repro.expectations import expected
 from repro.experiment import Experiment
 from repro.interleave import Schedule
@@ -40,13 +43,26 @@ def workloads(draw: st.DrawFn, race: str) -> Workload:
     return Workload(queries=queries, keys=keys, mask=mask)
 
 
-# Every fix with every race that it is known to hold against, on the installed release.
-PAIRS = [
-    (race, fix)
-    for race in races.names(races.THREADS)
-    for fix in fixes.names(races.THREADS)
-    if (known := expected(race, fix, torch_version())) and known.outcome is Kind.OK
-]
+def holding() -> Iterator[tuple[str, str]]:
+    """Every fix and combination with every race that it is known to hold against, on the installed release.
+
+    What is recorded apart counts too, but for traps: one that holds here or there is a trap none the less.
+    """
+    version, python = Version(Version(torch_version()).public), ".".join(platform.python_version_tuple()[:2])
+    beside = results.best(results.recorded(results.apart()), version, python)
+    combined = [fix for fix in fixes.apart() if fix not in fixes.traps()]
+    for race in races.names(races.THREADS):
+        for fix in fixes.names(races.THREADS):
+            known = expected(race, fix, torch_version())
+            if known is not None and known.outcome is Kind.OK:
+                yield race, fix
+        for fix in combined if beside is not None else ():
+            seen = beside.cells.get((race, fix))
+            if seen is not None and seen.outcome is Kind.OK:
+                yield race, fix
+
+
+PAIRS = [*holding()]
 BY_DAY = [(RACE, "lock"), (RACE, "side-by-side")]
 
 
