@@ -319,14 +319,16 @@ class Stillness:
     """Counts, at one tick a second, for how long nothing has moved: no seam reached, no processor time used."""
 
     def __init__(self) -> None:
-        self._seen: tuple[int, float] | None = None
+        self._steps = 0
+        self._used: float | None = None
         self._ticks = 0
 
     def ticks(self, steps: int) -> int:
-        now = (steps, _processor_seconds())
-        still = self._seen is not None and now[0] == self._seen[0] and now[1] - self._seen[1] < 0.05
+        # To ask for processor time is to look through all processes: not where steps say enough.
+        used = _processor_seconds() if steps == self._steps else None
+        still = used is not None and self._used is not None and used - self._used < 0.05
         self._ticks = self._ticks + 1 if still else 0
-        self._seen = now
+        self._steps, self._used = steps, used
         return self._ticks
 
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from packaging.version import Version
@@ -29,6 +29,9 @@ from repro.torch_names import entries
 
 _SIMPLE = frozenset((type(None), bool, int, float, str))
 _DEPTH = 5  # of containers in containers that are looked into
+_LOOKED_INTO = (ContextVar, threading.local, dict, tuple, list, set, frozenset)
+# What is said of objects that nothing is known of but their type: two of three.
+_named: dict[type, str] = {}
 _ABSENT = "<absent>"
 
 
@@ -164,13 +167,13 @@ def look(name: str) -> Any:
 
 def _plain(value: Any, depth: int = _DEPTH) -> Any:
     """``value`` as data that nobody else holds and that compares; of an object that is none, its type."""
-    if type(value) in _SIMPLE:
+    kind = type(value)
+    if kind in _SIMPLE:
         return value
-    if isinstance(value, FunctionType):
+    if kind is FunctionType:
         return _Function(value)
-    if isinstance(value, (type, ModuleType)):
-        # Half of all there is: told by what is below too, but later.
-        return f"<{type(value).__qualname__}>"
+    if (named := _named.get(kind)) is not None:
+        return named
     if depth and isinstance(value, ContextVar):
         return _plain(value.get(None), depth - 1)
     if depth and isinstance(value, threading.local):
@@ -186,7 +189,10 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
         return {
             field.name: _plain(getattr(value, field.name, None), depth - 1) for field in dataclasses.fields(value)
         }
-    return f"<{type(value).__qualname__}>"
+    named = f"<{kind.__qualname__}>"
+    if not issubclass(kind, _LOOKED_INTO) and not dataclasses.is_dataclass(kind):
+        _named[kind] = named
+    return named
 
 
 @functools.cache

@@ -111,6 +111,7 @@ def test_where_nothing_is_cached_it_says_nothing_and_leaves_nothing(race, tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.nightly
 def test_what_fails_without_its_hand_overs_too_is_no_bug():
     trial = run(text("first-call"), settings={"BACKEND": "inductor", "CXX": "/bin/false"})
 

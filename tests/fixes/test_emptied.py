@@ -68,7 +68,7 @@ def test_every_fix_is_emptied_here() -> None:
         ("own-code", "dense-after-error"),
         ("context", "lost-config"),
         ("compiled-mask", "mask-memory"),
-        ("compiled-mask", "mask-metadata-error"),
+        pytest.param("compiled-mask", "mask-metadata-error", marks=pytest.mark.nightly),
         ("isolate", "tracing-bystander-foreign"),
         ("isolate", "mask-metadata-foreign"),
         ("side-by-side", "tracing-flag-leak"),

@@ -58,7 +58,7 @@ def test_a_standalone_script_warms_the_cache_for_three_processes(tmp_path: Path)
         assert (counts["hit"], counts["miss"]) == (1, 0)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.nightly), 4])
 def test_a_pool_of_compile_workers_compiles_and_leaves_nobody_behind(threads: int, tmp_path: Path) -> None:
     before = psutil.Process().children(recursive=True)
     cold, warm = start(tmp_path, threads=threads), start(tmp_path, threads=threads)
@@ -67,7 +67,7 @@ def test_a_pool_of_compile_workers_compiles_and_leaves_nobody_behind(threads: in
     assert psutil.Process().children(recursive=True) == before
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.nightly)])
 def test_a_child_that_is_not_forked_compiles_while_its_parent_does(method: str, tmp_path: Path) -> None:
     assert answer(begin(tmp_path, str(FOLDER / "start_methods.py"), method))["counts"]["miss"] == 1
 

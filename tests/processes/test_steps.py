@@ -39,7 +39,9 @@ def test_a_deletion_is_an_error_where_a_file_is_taken_for_there_and_never_wrong(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("race", ["writer-killed", "writer-killed-compiling"])
+@pytest.mark.parametrize(
+    "race", ["writer-killed", pytest.param("writer-killed-compiling", marks=pytest.mark.nightly)]
+)
 def test_after_a_writer_died_at_any_step_the_next_process_is_right(race: str, laboratory: Laboratory) -> None:
     found = by_step(laboratory, race, "writer", "killer")
 
