@@ -51,8 +51,8 @@ def holding() -> Iterator[tuple[str, str]]:
     version, python = Version(Version(torch_version()).public), ".".join(platform.python_version_tuple()[:2])
     beside = results.best(results.recorded(results.apart()), version, python)
     combined = [fix for fix in fixes.apart() if fix not in fixes.traps()]
-    for race in races.names(races.THREADS):
-        for fix in fixes.names(races.THREADS):
+    for race in races.names_on(["cpu"]):
+        for fix in fixes.names(races.group(race)):
             known = expected(race, fix, torch_version())
             if known is not None and known.outcome is Kind.OK:
                 yield race, fix
