@@ -757,7 +757,9 @@ def _check_gate(options: argparse.Namespace) -> None:
         )
     if len(_devices(options)) > 1:
         raise _Usage("what is recorded is of one device: give --device once; matrix takes several")
-    if not options.reports and not options.bisect:
+    if options.bisect and (lost := [fix for fix in options.fixes or () if fix in fixes.ON_CUDA]):
+        raise _Usage(f"{lost[0]} can be told on CUDA alone, and --bisect reads what is recorded on the CPU")
+    if not options.reports:
         # What was measured says where.
         _check_named(options.races, options.fixes, _devices(options))
     if options.bisect:

@@ -157,8 +157,9 @@ def _judge_call(call: Call) -> list[Finding]:
             found.append(sparsity.judge_gradients(call.inputs, call.gradients))
         if call.meter is not None and memory.can_tell(call.inputs.workload):
             found.append(memory.judge(call.meter, call.inputs.workload))
-        if call.backward is not None and memory.can_tell_backward(call.inputs.workload):
-            found.append(memory.judge_backward(call.backward, call.inputs.workload, call.gradients or ()))
+        telling = memory.can_tell_backward(call.inputs.workload)
+        if call.backward is not None and call.gradients is not None and telling:
+            found.append(memory.judge_backward(call.backward, call.inputs.workload, call.gradients))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
             found.append(numerics.judge(call.output, call.inputs))
     return [Finding(f.oracle, f.sight, name + f.message, f.data) for f in found]

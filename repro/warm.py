@@ -36,7 +36,7 @@ def _read_once() -> None:
     repro.perform.seams()
     state.known_beforehand()
     # Inductor writes its C++ by templates, and has jinja read each of them anew in every compile. What comes of
-    # reading one depends on its text alone.
+    # reading one depends on its text, and on the environment, of which inductor has one.
     if not hasattr(jinja2.Environment.compile, "cache_info"):
         jinja2.Environment.compile = functools.cache(jinja2.Environment.compile)  # type: ignore[method-assign,assignment]
 

@@ -56,7 +56,7 @@ def test_a_trap_is_refused_on_devices_where_it_is_none():
 def test_an_unknown_fix_gets_the_nearest_names():
     assert refused("run", RACE, "--fix", "locks") == "no fix is called 'locks'; did you mean lock or file-lock?"
     assert "did you mean warmup" in refused("matrix", "--fix", "warm-up")
-    assert refused("run", RACE, "--fix", "lock-per-modul").endswith("did you mean lock-per-module?")
+    assert refused("run", RACE, "--fix", "lock-per-modul").endswith(" or the trap lock-per-module?")
     assert refused("run", RACE, "--fix", "???").endswith(f"there are: none, {', '.join(fixes.names())}")
 
 

@@ -1020,6 +1020,7 @@ def test_an_installed_torch_without_an_inventory_is_read(monkeypatch, tmp_path):
         (["--decision", "--releases"], "beside --decision there is nothing to do for --releases: leave it out"),
         (["--bisect", "stance-leak", "--race", "stance-left"], "beside --bisect there is nothing to do for --race"),
         (["--bisect", "stance-leak", "--fix", "file-lock"], "file-lock is no fix for races of threads"),
+        (["--bisect", "stance-leak", "--fix", "warmup-other-device"], "--bisect reads what is recorded on the CPU"),
         (["--json", "-", "--junit", "-"], "standard output can take only one of --json, --junit, --markdown and -o"),
         (
             ["--junit", "/missing/x.xml"],

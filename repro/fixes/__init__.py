@@ -251,7 +251,7 @@ def _check_one(name: str, combined: list[str]) -> None:
         # Few names of fixes are as far from "none" as what is meant for one of them.
         meant = get_close_matches(name.lower(), [NONE], cutoff=0.8)
         near = meant or get_close_matches(name, known[1:], n=3, cutoff=0.4)
-        near = get_close_matches(name, [*traps(), *ON_CUDA], n=1, cutoff=0.85) or near
+        near += [f"the trap {trap}" for trap in get_close_matches(name, [*traps(), *ON_CUDA], n=1, cutoff=0.85)]
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([NONE, *names()])}"
         raise UnknownFix(f"no fix is called {name!r}; {hint}")
 

@@ -115,6 +115,7 @@ class _Cuda:
 
     def __init__(self, device: str) -> None:
         self._device = device
+        self._runs = False
 
     def start(self) -> None:
         self._live = self._peak = self._events = 0
@@ -129,16 +130,29 @@ class _Cuda:
     def resume(self) -> None:
         import torch
 
-        torch.cuda.reset_peak_memory_stats(self._device)
-        self._before = torch.cuda.memory_allocated(self._device)
-        self._events_before = self._allocations()
+        with _resetting:
+            # What others that run at the same time have reached would be gone with the reset.
+            for other in list(_open.values()):
+                if other._runs:
+                    other._note_peak()
+            torch.cuda.reset_peak_memory_stats(self._device)
+            self._before = torch.cuda.memory_allocated(self._device)
+            self._events_before = self._allocations()
+            self._runs = True
 
     def pause(self) -> None:
         import torch
 
-        self._peak = max(self._peak, self._live + torch.cuda.max_memory_allocated(self._device) - self._before)
+        with _resetting:
+            self._note_peak()
+            self._runs = False
         self._live += torch.cuda.memory_allocated(self._device) - self._before
         self._events += self._allocations() - self._events_before
+
+    def _note_peak(self) -> None:
+        import torch
+
+        self._peak = max(self._peak, self._live + torch.cuda.max_memory_allocated(self._device) - self._before)
 
     def _allocations(self) -> int:
         import torch
@@ -146,8 +160,9 @@ class _Cuda:
         return int(torch.cuda.memory_stats(self._device).get("allocation.all.allocated", 0))
 
 
-# The meters of a device that are running, by the name of the thread whose block it is.
+# The meters of devices, by the name of the thread whose block it is.
 _open: dict[str, _Cuda] = {}
+_resetting = threading.Lock()
 
 
 def pause(thread: str) -> None:
@@ -164,13 +179,18 @@ def resume(thread: str) -> None:
 
 def can_tell(workload: Workload) -> bool:
     """Whether all scores are so many more bytes than a block-sparse call holds that the two cannot be confused."""
+    return workload.dense_bound >= _held_besides(workload)
+
+
+def _held_besides(workload: Workload) -> int:
     row = workload.batch * workload.heads * workload.head_dim * workload.torch_dtype.itemsize
-    return workload.dense_bound >= FLOOR + 2 * row * (workload.queries + 2 * workload.keys)
+    return FLOOR + 2 * row * (workload.queries + 2 * workload.keys)
 
 
 def can_tell_backward(workload: Workload) -> bool:
     """As :func:`can_tell`, of a backward: its compile, and a mask that is built again in it, are metered too."""
-    return can_tell(workload) and workload.dense_bound >= COMPILE + PAIR * workload.queries * workload.keys
+    besides = _held_besides(workload) + COMPILE + PAIR * workload.queries * workload.keys
+    return workload.dense_bound >= besides
 
 
 def judge(meter: AllocationMeter, workload: Workload) -> Finding:
@@ -184,10 +204,14 @@ def judge(meter: AllocationMeter, workload: Workload) -> Finding:
 def judge_backward(meter: AllocationMeter, workload: Workload, gradients: Sequence[torch.Tensor | None]) -> Finding:
     """As :func:`judge`, of a backward, and its compile if it is the first: what it held besides the ``gradients``.
 
-    ``blind`` if the sizes :func:`can_tell_backward` nothing.
+    ``blind`` if the sizes :func:`can_tell_backward` nothing, or if it held less than the gradients that it leaves.
     """
     left = sum(gradient.nbytes for gradient in gradients if gradient is not None)
-    peak = None if meter.peak is None else max(0, meter.peak - left)
+    if meter.peak is not None and meter.peak < left:
+        data = {"peak": meter.peak, "bound": workload.dense_bound, "events": meter.events}
+        message = f"its backward held {meter.peak} bytes, and leaves gradients of {left}: it was not seen as a whole"
+        return Finding("memory", Sight.BLIND, message, data)
+    peak = None if meter.peak is None else meter.peak - left
     return _judge(peak, meter.events, workload, can_tell_backward(workload), "its backward, besides the gradients,")
 
 

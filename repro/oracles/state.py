@@ -190,7 +190,8 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
             field.name: _plain(getattr(value, field.name, None), depth - 1) for field in dataclasses.fields(value)
         }
     named = f"<{kind.__qualname__}>"
-    if not issubclass(kind, _LOOKED_INTO) and not dataclasses.is_dataclass(kind):
+    # Some objects say that they are of another class.
+    if value.__class__ is kind and not issubclass(kind, _LOOKED_INTO) and not dataclasses.is_dataclass(kind):
         _named[kind] = named
     return named
 

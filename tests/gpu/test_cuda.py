@@ -122,8 +122,10 @@ def test_the_story_trains(fix: str, cuda_laboratory: Laboratory) -> None:
     shorter, longer = (replace(STORY, keys=STORY.keys + more) for more in (-2048, 1024))
     workloads = [shorter, replace(STORY, draft=128, reach=64), longer]
 
-    found = cuda_laboratory.run("tests.benchmarks.gpu_jobs:drafters", fix, workloads, timeout=300).value
+    ended = cuda_laboratory.run("tests.benchmarks.gpu_jobs:drafters", fix, workloads, timeout=300)
 
+    assert ended.value is not None, (ended.outcome, ended.output)
+    found = ended.value
     assert found["said"] == ["ok"] * 3
     assert {finding["sight"] for finding in found["findings"]} == {"pass"}, found["findings"]
     assert len(found["findings"]) == 4 * 3 + 1

@@ -21,16 +21,19 @@ def test_the_story_ends_as_its_races_do(run):
         assert run["outcome"] == "dense"
         assert "Tried to allocate 284.25 GiB" in run["reason"]
         return
-    if run["race"] != "first-call":
-        assert run["outcome"] == expected(run["race"], run["fix"], RELEASE).outcome
+    assert run["outcome"] == expected(run["race"], run["fix"], RELEASE).outcome
     if run["outcome"] == Kind.OK:
         assert run["below the share"]
         assert run["failed"] == []
 
 
 def test_three_first_steps_at_once_hold_under_each_fix_around_the_step():
-    for found in MEASURED["story"]["three first steps at once"].values():
+    by_fix = MEASURED["story"]["three first steps at once"]
+
+    assert set(by_fix) == {"lock", "warmup", "side-by-side", "side-by-side+isolate"}
+    for found in by_fix.values():
         assert found["said"] == ["ok"] * 3
+        assert len(found["findings"]) == 4 * 3 + 1
         assert {finding["sight"] for finding in found["findings"]} == {"pass"}
         assert max(found["largest shares of all scores, of forward and backward"]) < SHARE
         assert found["keys that nobody sees"] > 0
@@ -54,6 +57,8 @@ def test_processes_that_share_a_warm_cache_compile_nothing():
     assert [(step["graphs from cache"], step["graphs compiled"]) for step in warm] == [(2, 0)] * 3
 
 
-def test_it_ran_in_one_go_in_under_nine_minutes():
-    assert MEASURED["seconds"]["all"] < 540
+def test_every_stage_ran():
+    stages = ("matrix", "story", "first-steps", "graphs", "processes", "warming", "calls", "throughput")
+
+    assert [stage for stage in stages if "failed" in MEASURED[stage]] == []
     assert MEASURED["matrix"]["standing"] == "as expected"

@@ -9,6 +9,7 @@ import pytest
 from repro.interleave import Fate, Schedule, Scheduler, Seams, point
 from repro.interleave.replay import Replay, fates
 from repro.interleave.schedule import steps_to_json
+from repro.interleave.scheduler import Stillness
 
 SETTING = contextvars.ContextVar("SETTING", default="default")
 
@@ -96,6 +97,16 @@ def test_a_block_outside_the_model_is_uncontrolled():
     assert not ran.errors
     assert ran.explanation == "a thread is blocked outside the model: nothing moved for 0.5 s"
     assert "with hidden[0]" in ran.stacks
+
+
+def test_stillness_counts_where_neither_steps_nor_processor_time_move(monkeypatch):
+    used = iter([0.0, 0.01, 0.02, 5.0, 5.01, 5.02])
+    monkeypatch.setattr("repro.interleave.scheduler._processor_seconds", lambda: next(used))
+    stillness = Stillness()
+
+    # Steps move; nothing does, twice; time is used; nothing moves; steps do, and the count begins anew.
+    assert [stillness.ticks(steps) for steps in (1, 2, 2, 2, 2, 2, 2, 3, 3)] == [0, 0, 0, 1, 2, 0, 1, 0, 0]
+    assert list(used) == []
 
 
 def test_a_thread_that_comes_free_too_late_changes_nothing():

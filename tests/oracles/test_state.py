@@ -13,6 +13,38 @@ from repro.preflight import torch_version
 from repro.surface.probe import suspects as suspects_of
 
 
+class Settings(dict[str, int]):
+    pass
+
+
+class Claiming:
+    """Says that it is settings, as a proxy of these may."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return Settings
+
+    def __init__(self) -> None:
+        self.kept = {"a": 1}
+
+    def items(self) -> object:
+        return self.kept.items()
+
+    def __iter__(self) -> object:
+        return iter(self.kept)
+
+
+SETTINGS, CLAIMING = Settings(a=1), Claiming()
+# Of what is as deep as this only the type is said.
+DEEP = [[[[[SETTINGS, CLAIMING, {"b": 2}]]]]]
+
+
+def test_what_was_too_deep_to_be_looked_into_is_looked_into_where_it_is_not() -> None:
+    assert state.look(f"{__name__}.DEEP") == [[[[["<Settings>", "<Claiming>", "<dict>"]]]]]
+    assert state.look(f"{__name__}.SETTINGS") == {"a": 1}
+    assert state.look(f"{__name__}.CLAIMING") == {"a": 1}
+
+
 def test_a_program_that_takes_turns_leaves_nothing(laboratory: Laboratory) -> None:
     finding = run(laboratory, "leave", "nothing")
     assert finding.sight is Sight.PASS, finding

@@ -11,7 +11,7 @@ import pytest
 
 from repro import races
 from repro.expectations import expected, fixtures
-from repro.interleave import Schedule
+from repro.interleave import Schedule, ScheduleError
 from repro.interleave.replay import Replay
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
@@ -40,8 +40,17 @@ def way(race: str) -> Recording | None:
     return recording if same_python and recording.lists(torch_version()) else None
 
 
-# Where there is a way to follow, test_races runs each once and holds it against that.
-REPLAYED = [pytest.param(race, marks=pytest.mark.nightly) if way(race) else race for race in races.names_on(["cpu"])]
+def in_the_matrix(race: str) -> bool:
+    """Whether test_races holds its one run against the recorded way; a file that cannot be read fails in a test."""
+    try:
+        return way(race) is not None
+    except (ScheduleError, LookupError, ValueError, OSError):
+        return False
+
+
+REPLAYED = [
+    pytest.param(race, marks=pytest.mark.nightly) if in_the_matrix(race) else race for race in races.names_on(["cpu"])
+]
 
 
 def test_every_race_has_a_recorded_schedule() -> None:
