@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import repro
+from repro.cli import main
 
 ROOT = Path(repro.__file__).parent.parent
 COMMAND = [sys.executable, "-m", "repro"]
@@ -27,10 +30,27 @@ def command(*arguments: str, env: dict[str, str] | None = None, **options: Any) 
 
 
 def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
-    """Run it on something that it cannot work with; returns the one line that it says."""
-    done = command(*arguments, env=env)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("repro: ")
-    return done.stderr.removeprefix("repro: ").rstrip("\n")
+    """Run it on something that it cannot work with; returns the one line that it says.
+
+    In this process, since nothing long starts, but for where the environment is another.
+    """
+    if env is None:
+        code, stdout, stderr = _here(*arguments)
+    else:
+        done = command(*arguments, env=env)
+        code, stdout, stderr = done.returncode, done.stdout, done.stderr
+    assert code == 2, stderr
+    assert stdout == ""
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("repro: ")
+    return stderr.removeprefix("repro: ").rstrip("\n")
+
+
+def _here(*arguments: str) -> tuple[int, str, str]:
+    # Files, as a command may close what it writes to.
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(arguments)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()
