@@ -99,7 +99,8 @@ def _without_paths(outcome: Outcome, names: Mapping[str, str]) -> Outcome:
 
 def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) -> None:
     def compile() -> None:
-        code = Scene(replace(experiment, fix=NONE), race).code
+        # Without its threads: one that is in a compile for good would keep this from ever beginning.
+        code = Scene(replace(experiment, fix=NONE), replace(race, threads=lambda code: {})).code
         for index in range(len(code.workloads)):
             code.compiled("warm-up", index)()
 
