@@ -83,20 +83,26 @@ def _standing(race: races.Race, scene: Scene) -> Seams:
     return Seams(seams(extra=race.seams), code=scene.code_under_test(), unseen=torch.compiler.is_dynamo_compiling)
 
 
+def prepared(experiment: Experiment, race: races.Race) -> UserCode:
+    """The user's code, and what comes before any thread of the race is made."""
+    warm.first_compile()
+    if race.setup is not None:
+        race.setup()
+    workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)
+    code = UserCode(fixes.load(experiment.fix), workloads, race.trains)
+    code.prepare()
+    if race.warm:
+        for index in range(len(workloads)):
+            code.compiled("warm", index)()
+    code.calls.clear()
+    return code
+
+
 class Scene:
     """The threads of a race, ready to go, and what was true before they went."""
 
     def __init__(self, experiment: Experiment, race: races.Race) -> None:
-        warm.first_compile()
-        if race.setup is not None:
-            race.setup()
-        workloads = _dealt(experiment.workloads or race.workloads(), experiment.devices)
-        self.code = UserCode(fixes.load(experiment.fix), workloads, race.trains)
-        self.code.prepare()
-        if race.warm:
-            for index in range(len(workloads)):
-                self.code.compiled("warm", index)()
-        self.code.calls.clear()
+        self.code = prepared(experiment, race)
         self.threads = dict(race.threads(self.code))
         self.before = state.snapshot()
         self.promised = race.graphs
@@ -149,17 +155,17 @@ def _dealt(workloads: Sequence[Workload], devices: Sequence[str]) -> list[Worklo
 def _judge_call(call: Call) -> list[Finding]:
     """Sparsity, gradients, memory and numerics of one call; of an uncompiled one, dense by nature, nothing."""
     name = f"{call.thread}: "
+    workload = call.inputs.workload
     found = []
     if call.compiled:
         if call.output is not None:
             found.append(sparsity.judge(call.inputs, call.output))
         if call.gradients is not None:
             found.append(sparsity.judge_gradients(call.inputs, call.gradients))
-        if call.meter is not None and memory.can_tell(call.inputs.workload):
-            found.append(memory.judge(call.meter, call.inputs.workload))
-        telling = memory.can_tell_backward(call.inputs.workload)
-        if call.backward is not None and call.gradients is not None and telling:
-            found.append(memory.judge_backward(call.backward, call.inputs.workload, call.gradients))
+        if call.meter is not None and memory.can_tell(workload):
+            found.append(memory.judge(call.meter, workload))
+        if call.backward is not None and call.gradients is not None and memory.can_tell_backward(workload):
+            found.append(memory.judge_backward(call.backward, workload, call.gradients))
         if call.output is not None and not any(finding.sight is Sight.FAIL for finding in found):
             found.append(numerics.judge(call.output, call.inputs))
     return [Finding(f.oracle, f.sight, name + f.message, f.data) for f in found]

@@ -20,7 +20,7 @@ from repro.interleave.processes import Drive, ProcessDied
 from repro.interleave.replay import Replay
 from repro.oracles import cache_hits, state
 from repro.outcome import Finding, Kind, Outcome, error_outcome
-from repro.perform import Scene, describe, seams
+from repro.perform import Scene, describe, prepared, seams
 
 # What went worst is what a run comes to.
 _WORST_FIRST = (Kind.WRONG, Kind.DENSE, Kind.CRASH, Kind.ERROR, Kind.POISONED, Kind.INCONCLUSIVE)
@@ -99,8 +99,8 @@ def _without_paths(outcome: Outcome, names: Mapping[str, str]) -> Outcome:
 
 def _fill(cache: Path, race: races.Race, experiment: Experiment, seeds: Path) -> None:
     def compile() -> None:
-        # Without its threads: one that is in a compile for good would keep this from ever beginning.
-        code = Scene(replace(experiment, fix=NONE), replace(race, threads=lambda code: {})).code
+        # Before its threads are made: one that is in a compile for good would keep this from ever beginning.
+        code = prepared(replace(experiment, fix=NONE), race)
         for index in range(len(code.workloads)):
             code.compiled("warm-up", index)()
 

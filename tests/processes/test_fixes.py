@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.experiment import Experiment
+from repro import races
+from repro.experiment import Experiment, Observation
 from repro.fixes import PROCESSES, UnknownFix, check, names, path
 from repro.laboratory import Laboratory
 from repro.outcome import Kind
@@ -33,6 +34,20 @@ def test_the_same_schedule_ends_as_without_a_fix(fix: str, tmp_path: Path, labor
 
     assert laboratory.perform(Experiment(race=race, fix=fix)).outcome.kind is Kind.OK
     assert laboratory.perform(Experiment(race=race, fix=str(emptied))).outcome.kind is Kind.ERROR
+
+
+def test_a_cache_that_nobody_has_filled_yet_is_filled_before_a_compile_that_lasts(
+    tmp_path: Path, laboratory: Laboratory
+) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    experiment = Experiment(race="fork-while-compiling", fix="warm-fork")
+    job = "repro.perform_processes:perform"
+
+    run = laboratory.run(job, experiment, str(root), group=races.PROCESSES, timeout=120).value
+
+    assert isinstance(run, Observation)
+    assert run.outcome.kind is Kind.OK, run.outcome.reason
 
 
 def test_a_fix_for_threads_is_none_for_processes() -> None:
