@@ -390,8 +390,13 @@ def _check_race(race: str, devices: tuple[str, ...]) -> None:
 def _check_fix(fix: str, devices: tuple[str, ...], group: str | None = None) -> None:
     """That there is a fix of this name for races of ``group``, and that it says something on these devices."""
     fixes.check(fix, group)
-    if "cpu" in devices and (lost := [part for part in fixes.parts(fix) if part in fixes.ON_CUDA]):
-        raise _Usage(f"{lost[0]} can be told on CUDA alone: give --device cuda")
+    if "cpu" in devices and (lost := _on_cuda_alone(fix)):
+        raise _Usage(f"{lost} can be told on CUDA alone: give --device cuda")
+
+
+def _on_cuda_alone(fix: str) -> str | None:
+    """What ``fix`` has in it that says something on CUDA alone."""
+    return next((part for part in fixes.parts(fix) if part in fixes.ON_CUDA), None)
 
 
 def _search_options(command: argparse.ArgumentParser) -> None:
@@ -757,8 +762,8 @@ def _check_gate(options: argparse.Namespace) -> None:
         )
     if len(_devices(options)) > 1:
         raise _Usage("what is recorded is of one device: give --device once; matrix takes several")
-    if options.bisect and (lost := [fix for fix in options.fixes or () if fix in fixes.ON_CUDA]):
-        raise _Usage(f"{lost[0]} can be told on CUDA alone, and --bisect reads what is recorded on the CPU")
+    if options.bisect and (lost := next(filter(None, map(_on_cuda_alone, options.fixes or ())), None)):
+        raise _Usage(f"{lost} can be told on CUDA alone, and --bisect reads what is recorded on the CPU")
     if not options.reports:
         # What was measured says where.
         _check_named(options.races, options.fixes, _devices(options))
@@ -905,7 +910,9 @@ def _recorded(options: argparse.Namespace) -> int:
             page = markdown.releases(records, results.recorded(results.folder(results.CUDA)))
         else:
             found = decision.releases(records, results.recorded(results.apart()), decision.load_costs())
-            page = markdown.decision(found, datetime.date.today().isoformat())
+            place = results.folder(results.CUDA)
+            on_cuda = decision.traps_on_cuda(results.recorded(place), results.recorded(results.apart(place)))
+            page = markdown.decision(found, on_cuda, datetime.date.today().isoformat())
         if options.json != "-":
             sys.stdout.write(page)
         _write(options, document.envelope("gate", None, {"markdown": page}, seeds=[]))

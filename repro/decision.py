@@ -99,12 +99,11 @@ def releases(
     return found
 
 
-def on_cuda() -> list[tuple[str, Broken]]:
-    """What looks like a fix, is none, and can be told on CUDA alone, by the release recorded there."""
-    place = results.folder(results.CUDA)
+def traps_on_cuda(records: Sequence[Report], apart: Sequence[Report]) -> list[tuple[str, Broken]]:
+    """What looks like a fix, is none, and can be told on CUDA alone, by release; all reports are of there."""
     found = []
-    for beside in results.recorded(results.apart(place)):
-        record = results.best(results.recorded(place), beside.version, beside.minor)
+    for beside in apart:
+        record = results.best(records, beside.version, beside.minor)
         cells = {**(record.cells if record else {}), **beside.cells}
         found += [(str(beside.version), _broken(trap, cells)) for trap in fixes.ON_CUDA]
     return found

@@ -15,12 +15,14 @@ from repro.report import markdown
 PAGE = (ROOT / "docs" / "decision.md").read_text(encoding="utf-8")
 RECORDS = results.recorded()
 APART = results.recorded(results.apart())
+THERE = results.folder(results.CUDA)
+ON_CUDA = results.recorded(THERE), results.recorded(results.apart(THERE))
 (DATE,) = re.findall(r"wrote this page on (\d{4}-\d\d-\d\d) ", PAGE)
 
 
 def page(records=RECORDS, apart=APART, costs=None) -> str:
     costs = decision.load_costs() if costs is None else costs
-    return markdown.decision(decision.releases(records, apart, costs), DATE)
+    return markdown.decision(decision.releases(records, apart, costs), decision.traps_on_cuda(*ON_CUDA), DATE)
 
 
 def test_the_page_is_not_stale():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from repro import decision as decide
 from repro import expectations, fixes, races, recording, results
 from repro.decision import Broken, Cost, Covered, Release, Situation
 from repro.fixes import NONE
@@ -117,8 +116,8 @@ _COSTS = (
 _TRAPS = ("trap", "fails", "looks like", "shown by")
 
 
-def decision(found: Sequence[Release], date: str) -> str:
-    """Which fix on which release: by situation, by fix, and what looks like one and is none."""
+def decision(found: Sequence[Release], on_cuda: Sequence[tuple[str, Broken]], date: str) -> str:
+    """Which fix on which release: by situation, by fix, and what looks like one and is none, ``on_cuda`` last."""
     parts = [_DECISION.format(date=date, releases=_listed([release.torch for release in found]) or "nothing")]
     for release in found:
         parts.append(f"## torch {release.torch}")
@@ -136,7 +135,7 @@ def decision(found: Sequence[Release], date: str) -> str:
                 _table(_TRAPS, map(_trap, release.traps)),
             ]
     parts += ["## Training on CUDA", _TRAINING, _table(["race", "torch", "without a fix", "holds"], _trained())]
-    traps = [[torch, *_trap(broken)] for torch, broken in decide.on_cuda()]
+    traps = [[torch, *_trap(broken)] for torch, broken in on_cuda]
     parts += ["## What does not hold on CUDA", _table(["torch", *_TRAPS], traps)]
     return "\n\n".join(parts) + "\n"
 

@@ -190,7 +190,7 @@ def surface_lines(difference: Difference) -> list[str]:
     return lines
 
 
-def bisected(console: Console, race: str, found: Mapping[str, Sequence[Span]], asked: Collection[str] = ()) -> None:
+def bisected(console: Console, race: str, found: Mapping[str, Sequence[Span]], asked: Collection[str]) -> None:
     """What a race came to over the recorded releases, a line for each column, and which ``asked`` for has none."""
     for fix, line in found.items():
         steps = [f"{span.seen.outcome} on {span}" for span in line]
