@@ -6,7 +6,6 @@ Torch never runs in a test process: each run has a process of its own in the lab
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,11 +72,11 @@ def pytest_configure_node(node: Any) -> None:
 
 def _yardstick(config: pytest.Config) -> Report | None:
     """The report of another release that this one is held against; ``None`` where it has one of its own."""
-    here, python = Version(Version(preflight.torch_version()).public), ".".join(platform.python_version_tuple()[:2])
+    here = Version(Version(preflight.torch_version()).public)
     if version := config.getoption("--torch-baseline"):
         return results.find(version)
     records = results.recorded()
-    return None if results.best(records, here, python) else results.newest(records, here, python)
+    return None if results.best(records, here, results.PYTHON) else results.newest(records, here, results.PYTHON)
 
 
 @pytest.fixture(scope="session")

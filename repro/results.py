@@ -26,6 +26,8 @@ from repro.outcome import Kind
 from repro.recording import SCHEMA, outcome_named, read, required, strings
 
 CPU, CUDA = DEVICES = ("cpu", "cuda")
+# This Python, as reports name it.
+PYTHON = ".".join(platform.python_version_tuple()[:2])
 # The commands whose files hold cells that were judged.
 MEASURED = ("gate", "matrix", "run")
 # A cell's place: the race, and the column.
@@ -330,7 +332,7 @@ def find(wanted: str, device: str = CPU) -> Report:
     except InvalidVersion:
         raise ReportError(f"{wanted}: no such file, and no release such as 2.13.0") from None
     records = recorded(folder(device))
-    found = best(records, version, ".".join(platform.python_version_tuple()[:2]))
+    found = best(records, version, PYTHON)
     if found is None:
         known = ", ".join(map(str, sorted({report.version for report in records}))) or "none"
         raise ReportError(f"nothing is recorded of torch {wanted}{on(device)}; recorded are: {known}")

@@ -35,7 +35,7 @@ def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
     In this process, since nothing long starts, but for where the environment is another.
     """
     if env is None:
-        code, stdout, stderr = _here(*arguments)
+        code, stdout, stderr = here(*arguments)
     else:
         done = command(*arguments, env=env)
         code, stdout, stderr = done.returncode, done.stdout, done.stderr
@@ -46,7 +46,8 @@ def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
     return stderr.removeprefix("repro: ").rstrip("\n")
 
 
-def _here(*arguments: str) -> tuple[int, str, str]:
+def here(*arguments: str) -> tuple[int, str, str]:
+    """Run it in this process: exit code, standard output and standard error."""
     # Files, as a command may close what it writes to.
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         with redirect_stdout(out), redirect_stderr(err):

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import ROOT, command, refused
+from command_line import ROOT, command, here, refused
 
 from repro import preflight
-from repro.cli import _parser, main
+from repro.cli import _parser
 from repro.export.trial import run
 
 NOTHING = {"seams": [], "trace": []}
@@ -75,7 +75,7 @@ ATTENTION = "def attention():\n    pass\n"
 
 
 @pytest.fixture
-def exported(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+def exported(tmp_path, monkeypatch) -> Callable[..., str]:
     """What ``export`` says of a module ``mine`` with a ``source``, given what an audit wrote of ``race``."""
     monkeypatch.chdir(tmp_path)
 
@@ -92,8 +92,7 @@ def exported(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
         found |= {name: document.pop(name) for name in ("trace", "switches", "fix") if name in document}
         content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
         Path("audit.json").write_text(json.dumps(content))
-        code = main(["export", named, "--schedule", "audit.json", "--script-only", "-o", "out"])
-        out, err = capsys.readouterr()
+        code, out, err = here("export", named, "--schedule", "audit.json", "--script-only", "-o", "out")
         written = f"out/repro_{re.sub('[.:]', '_', named)}.py\n"
         assert (code, out, err.count("\n")) in [(2, "", 1), (0, written, 0)], err
         return err.removeprefix("repro: ").rstrip("\n")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from test_cuda import SHARE
 
 from repro.expectations import expected, fixtures
 from repro.outcome import Kind
 
 MEASURED = json.loads((fixtures() / "results" / "gpu" / "h200-torch-2.11.0.json").read_text(encoding="utf-8"))
 RELEASE = "2.11.0"
-# The peak of a block-sparse call above its inputs, and of its backward above the gradients, as a share of all scores.
-SHARE = 0.002
 
 
 @pytest.mark.parametrize("run", MEASURED["story"]["runs"], ids=lambda run: f"{run['race']}-{run['fix']}")

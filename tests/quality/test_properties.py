@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +52,8 @@ def holding() -> Iterator[tuple[str, str]]:
 
     What is recorded apart counts too, but for traps: one that holds here or there is a trap none the less.
     """
-    version, python = Version(Version(torch_version()).public), ".".join(platform.python_version_tuple()[:2])
-    beside = results.best(results.recorded(results.apart()), version, python)
+    version = Version(Version(torch_version()).public)
+    beside = results.best(results.recorded(results.apart()), version, results.PYTHON)
     combined = [fix for fix in fixes.apart() if fix not in fixes.traps()]
     for race in races.names_on(["cpu"]):
         for fix in fixes.names(races.group(race)):
