@@ -30,10 +30,9 @@ def torch_settings() -> None:
 
 def _read_once() -> None:
     """What every job would read for itself, and comes out the same: a third of its time."""
-    import repro.perform
+    import repro.perform  # noqa: F401
     from repro.oracles import state
 
-    repro.perform.seams()
     state.known_beforehand()
     # Inductor writes its C++ by templates, and has jinja read each of them anew in every compile. What comes of
     # reading one depends on its text, and on the environment, of which inductor has one.

@@ -30,11 +30,11 @@ def judge(few: Timed, many: Timed) -> Finding:
     ``blind`` if the masks differ by less than three times the blocks, or the answer is neither.
     """
     blocks, time = many.visited / few.visited, many.ms / few.ms
-    share = (time - 1) / (blocks - 1) if blocks > 1 else 0.0
-    data = {"blocks": blocks, "time": time, "share": share}
+    data = {"blocks": blocks, "time": time}
     said = f"{blocks:.1f} times the blocks take {time:.1f} times as long"
     if blocks < LEAST:
         return Finding("scaling", Sight.BLIND, f"{said}: too few more to tell; compare masks further apart", data)
+    data["share"] = share = (time - 1) / (blocks - 1)
     if share >= SPARSE:
         return Finding("scaling", Sight.PASS, f"block-sparse: {said}", data)
     if share <= DENSE:
