@@ -150,7 +150,7 @@ def drafters(fix: str, workloads: Sequence[Workload]) -> dict[str, Any]:
     The kernels are those of one warm step more, alone.
     """
     from repro import fixes
-    from repro.oracles import kernels, memory, sparsity
+    from repro.oracles import kernels, memory, numerics, sparsity
     from repro.user_code import UserCode
 
     code = UserCode(fixes.load(fix), list(workloads), trains=True)
@@ -160,27 +160,32 @@ def drafters(fix: str, workloads: Sequence[Workload]) -> dict[str, Any]:
     said = at_once([code.fix.thread(step) for step in steps])
     if set(said) != {"ok"}:
         return {"said": said}
-    found = []
+    found, forwards, backwards, unseen = [], [], [], []
     for call in code.calls:
         workload = call.inputs.workload
         assert call.meter is not None
         assert call.backward is not None
         assert call.gradients is not None
+        forward = memory.judge(call.meter, workload)
+        backward = memory.judge_backward(call.backward, workload, call.gradients)
+        gradients = sparsity.judge_gradients(call.inputs, call.gradients)
         found += [
             sparsity.judge(call.inputs, call.output),
-            sparsity.judge_gradients(call.inputs, call.gradients),
-            memory.judge(call.meter, workload),
-            memory.judge_backward(call.backward, workload, call.gradients),
+            numerics.judge(call.output, call.inputs),
+            forward,
+            gradients,
+            backward,
         ]
+        forwards.append(forward.data["peak"] / forward.data["bound"])
+        backwards.append(backward.data["peak"] / backward.data["bound"])
+        unseen.append(gradients.data["unseen keys"])
     ops = kernels.profile(steps[0])
     found.append(kernels.judge(ops, workloads[0]))
     return {
         "said": said,
         "findings": [{"oracle": f.oracle, "sight": f.sight.value, "message": f.message} for f in found],
-        "keys that nobody sees": max(f.data["unseen keys"] for f in found if f.oracle == "gradients"),
-        "largest shares of all scores, of forward and backward": [
-            max(f.data["peak"] / f.data["bound"] for f in found[kind::4] if f.oracle == "memory") for kind in (2, 3)
-        ],
+        "keys that nobody sees": max(unseen),
+        "largest shares of all scores, of forward and backward": [max(forwards), max(backwards)],
         "triton": sorted({op.name for op in ops if op.name.startswith("triton_")}),
     }
 

@@ -32,7 +32,7 @@ def test_three_first_steps_at_once_hold_under_each_fix_around_the_step():
     assert set(by_fix) == {"lock", "warmup", "side-by-side", "side-by-side+isolate"}
     for found in by_fix.values():
         assert found["said"] == ["ok"] * 3
-        assert len(found["findings"]) == 4 * 3 + 1
+        assert len(found["findings"]) == 5 * 3 + 1
         assert {finding["sight"] for finding in found["findings"]} == {"pass"}
         assert max(found["largest shares of all scores, of forward and backward"]) < SHARE
         assert found["keys that nobody sees"] > 0
