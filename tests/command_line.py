@@ -9,6 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from unittest.mock import patch
 
 import repro
 from repro.cli import main
@@ -29,29 +30,27 @@ def command(*arguments: str, env: dict[str, str] | None = None, **options: Any) 
     return done
 
 
+def here(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in this process: where it starts no torch, a tenth of the time is the command itself."""
+    # Files, as a command may close what it writes to.
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, env or environment(), clear=True):
+            code = main(arguments)
+        out.seek(0)
+        err.seek(0)
+        done = subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+    assert "Traceback" not in done.stderr
+    return done
+
+
 def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
     """Run it on something that it cannot work with; returns the one line that it says.
 
     In this process, since nothing long starts, but for where the environment is another.
     """
-    if env is None:
-        code, stdout, stderr = here(*arguments)
-    else:
-        done = command(*arguments, env=env)
-        code, stdout, stderr = done.returncode, done.stdout, done.stderr
-    assert code == 2, stderr
-    assert stdout == ""
-    assert stderr.count("\n") == 1
-    assert stderr.startswith("repro: ")
-    return stderr.removeprefix("repro: ").rstrip("\n")
-
-
-def here(*arguments: str) -> tuple[int, str, str]:
-    """Run it in this process: exit code, standard output and standard error."""
-    # Files, as a command may close what it writes to.
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = main(arguments)
-        out.seek(0)
-        err.seek(0)
-        return code, out.read(), err.read()
+    done = here(*arguments) if env is None else command(*arguments, env=env)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("repro: ")
+    return done.stderr.removeprefix("repro: ").rstrip("\n")

@@ -92,10 +92,11 @@ def exported(tmp_path, monkeypatch) -> Callable[..., str]:
         found |= {name: document.pop(name) for name in ("trace", "switches", "fix") if name in document}
         content = {"schema": 1, "command": "audit", "torch": "2.13.0", "cells": [found], **document}
         Path("audit.json").write_text(json.dumps(content))
-        code, out, err = here("export", named, "--schedule", "audit.json", "--script-only", "-o", "out")
+        done = here("export", named, "--schedule", "audit.json", "--script-only", "-o", "out")
         written = f"out/repro_{re.sub('[.:]', '_', named)}.py\n"
-        assert (code, out, err.count("\n")) in [(2, "", 1), (0, written, 0)], err
-        return err.removeprefix("repro: ").rstrip("\n")
+        told = (done.returncode, done.stdout, done.stderr.count("\n"))
+        assert told in [(2, "", 1), (0, written, 0)], done.stderr
+        return done.stderr.removeprefix("repro: ").rstrip("\n")
 
     return said
 

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from command_line import ROOT, command, environment, refused
+from command_line import ROOT, command, environment, here, refused
 from packaging.version import Version
 
 from repro import cli, expectations, fixes, gate, races, recording, results, surface
@@ -578,7 +578,7 @@ def test_reports_that_cannot_be_judged_by_what_is_recorded(tmp_path):
 
     def refused(document: Any, *more: str) -> str:
         file.write_text(json.dumps(document), encoding="utf-8")
-        done = command("gate", "--from", str(file), *more, env=NOWHERE)
+        done = here("gate", "--from", str(file), *more, env=NOWHERE)
         assert done.returncode == 2
         return done.stderr
 
@@ -593,7 +593,7 @@ def test_reports_that_cannot_be_judged_by_what_is_recorded(tmp_path):
 
 def test_a_report_of_cuda_is_judged_by_what_is_recorded_there():
     for more in ([], ["--race", "first-backward"], ["--against", "2.11.0"]):
-        done = command("gate", "--from", ON_CUDA[0].source, *more, "--json", "-", env=NOWHERE)
+        done = here("gate", "--from", ON_CUDA[0].source, *more, "--json", "-", env=NOWHERE)
         assert done.returncode == 0, done.stdout + done.stderr
         assert json.loads(done.stdout)["devices"] == ["cuda"]
 
@@ -766,7 +766,7 @@ def test_the_exit_code_is_the_answer(reports, name, code, last):
 
 def test_all_documents_are_of_the_same_answer(reports, tmp_path):
     places = [str(tmp_path / name) for name in ("gate.xml", "gate.md")]
-    done = command("gate", "--from", reports["broken"], "--junit", places[0], "--markdown", places[1], "--json", "-")
+    done = here("gate", "--from", reports["broken"], "--junit", places[0], "--markdown", places[1], "--json", "-")
     document = json.loads(done.stdout)
     (red,) = [change for change in document["changes"] if change["red"]]
     assert (red["race"], red["fix"], red["word"]) == ("tracing-flag-leak", "lock", "worse")
@@ -784,14 +784,14 @@ def test_in_a_github_job_there_are_annotations_and_a_summary(reports, tmp_path):
     job = environment(GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))
     wanted = "::error title=worse%3A tracing-flag-leak / lock::fix lock no longer holds (hang)"
 
-    done = command("gate", "--from", reports["broken"], env=job)
+    done = here("gate", "--from", reports["broken"], env=job)
     assert wanted in done.stdout.splitlines()
     assert summary.read_text().startswith("before\n## ")
 
-    done = command("gate", "--from", reports["broken"], "--json", "-", env=job)
+    done = here("gate", "--from", reports["broken"], "--json", "-", env=job)
     json.loads(done.stdout)
     assert wanted in done.stderr.splitlines()
-    assert "::error" not in command("gate", "--from", reports["broken"], env=environment(GITHUB_ACTIONS="")).stdout
+    assert "::error" not in here("gate", "--from", reports["broken"], env=environment(GITHUB_ACTIONS="")).stdout
 
 
 def narrowed(tmp_path: Path, **asked: list[str] | int | None) -> str:
@@ -807,7 +807,7 @@ def narrowed(tmp_path: Path, **asked: list[str] | int | None) -> str:
 
 def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out(tmp_path):
     file = narrowed(tmp_path, races=["tracing-flag-leak"], fixes=["lock"], times=1, searched=False)
-    done = command("gate", "--from", file, env=NOWHERE)
+    done = here("gate", "--from", file, env=NOWHERE)
     assert done.returncode == 0, done.stdout
     assert "note: quick: each cell ran once, and no race that stayed away was searched for\n" in done.stdout
     assert "  as recorded tracing-flag-leak / no fix: poisoned\n" in done.stdout
@@ -816,10 +816,10 @@ def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out
     assert "left out: all fixes but the named ones, and the control group\n" in done.stdout
     assert done.stdout.rstrip().endswith("2 cells: 2 as recorded; as expected")
     # It is no less strict within that, against a release that it is not ...
-    assert command("gate", "--from", file, "--against", "2.14.1", env=NOWHERE).returncode == 1
+    assert here("gate", "--from", file, "--against", "2.14.1", env=NOWHERE).returncode == 1
     # ... nor when it is asked for what it does not hold.
     for more in (["--race", "stance-left"], ["--fix", "warmup"], ["--fix", "warmup", "--against", file]):
-        assert command("gate", "--from", file, *more, env=NOWHERE).returncode == 3
+        assert here("gate", "--from", file, *more, env=NOWHERE).returncode == 3
 
 
 @pytest.mark.parametrize(
@@ -836,12 +836,12 @@ def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out
 )
 def test_a_file_without_all_that_it_was_asked_for_is_inconclusive(tmp_path, asked):
     file = narrowed(tmp_path, **asked)
-    done = command("gate", "--from", file, env=NOWHERE)
+    done = here("gate", "--from", file, env=NOWHERE)
     assert done.returncode == 3
     assert "did not run" in done.stdout
     assert done.stdout.rstrip().endswith("inconclusive")
     if asked.get("races") and asked["fixes"]:
-        assert command("gate", "--from", file, "--against", file, env=NOWHERE).returncode == 3
+        assert here("gate", "--from", file, "--against", file, env=NOWHERE).returncode == 3
 
 
 def test_a_file_that_was_narrowed_to_what_is_not_recorded_is_refused(tmp_path):
@@ -861,14 +861,14 @@ def test_a_file_keeps_what_was_searched(tmp_path, reports):
     ]
     path = tmp_path / "searched.json"
     path.write_text(json.dumps({**document, "command": "gate", "looks": looks}), encoding="utf-8")
-    done = command("gate", "--from", str(path), env=NOWHERE)
+    done = here("gate", "--from", str(path), env=NOWHERE)
     assert done.returncode == 1
     assert "worse stance-left / search: appears by another schedule, a:fx.trace#2>b: it still raises" in done.stdout
     assert "note: stance-leak: 200 schedules, nothing" in done.stdout
 
 
 def test_two_reports_are_compared_without_running_anything(reports):
-    done = command("gate", "--from", reports["broken"], "--against", reports["same"], env=NOWHERE)
+    done = here("gate", "--from", reports["broken"], "--against", reports["same"], env=NOWHERE)
     assert done.returncode == 1
     assert "tracing-flag-leak / lock: fix lock no longer holds (hang)" in done.stdout
     # ... or with a recorded release.
@@ -882,18 +882,18 @@ def test_two_reports_are_compared_without_running_anything(reports):
 
 
 def test_bisect_and_the_table_come_from_what_is_recorded():
-    done = command("gate", "--bisect", "tracing-flag-leak", env=NOWHERE)
+    done = here("gate", "--bisect", "tracing-flag-leak", env=NOWHERE)
     assert done.returncode == 0
     assert "tracing-flag-leak without a fix: " in done.stdout
     assert done.stdout.splitlines()[0].endswith("poisoned on 2.9.1 to 2.13.0, ok on 2.14.1 to 2.15.0")
-    done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+dynamic", env=NOWHERE)
+    done = here("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+dynamic", env=NOWHERE)
     assert "with fix lock+dynamic: ok on 2.13.0" in done.stdout
-    done = command("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+own-code", env=NOWHERE)
+    done = here("gate", "--bisect", "tracing-flag-leak", "--fix", "lock+own-code", env=NOWHERE)
     assert done.returncode == 3
     assert "with fix lock+own-code: nothing is recorded" in done.stdout
     table = markdown.releases(RECORDS, ON_CUDA)
-    assert command("gate", "--releases", env=NOWHERE).stdout == table
-    assert json.loads(command("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table
+    assert here("gate", "--releases", env=NOWHERE).stdout == table
+    assert json.loads(here("gate", "--releases", "--json", "-", env=NOWHERE).stdout)["markdown"] == table
 
 
 @pytest.fixture
@@ -944,7 +944,7 @@ def test_the_gate_says_what_changed_on_the_surface_where_it_compares_two_release
     places = {name: str(tmp_path / f"gate.{name}") for name in ("junit", "markdown", "json")}
     targets = [word for name, place in places.items() for word in (f"--{name}", place)]
     one = ["--from", reports["same"], "--race", "tracing-flag-leak"]
-    done = command("gate", *one, "--against", "2.14.1", *targets, env=NOWHERE)
+    done = here("gate", *one, "--against", "2.14.1", *targets, env=NOWHERE)
     document = json.loads(Path(places["json"]).read_text(encoding="utf-8"))["surface"]
     wanted = surface.compare("2.14.1", "2.13.0")
 
@@ -963,7 +963,7 @@ def test_the_gate_says_what_changed_on_the_surface_where_it_compares_two_release
 
 
 def test_of_one_release_there_is_no_surface_to_compare(reports):
-    done = command("gate", "--from", reports["same"], "--json", "-", env=NOWHERE)
+    done = here("gate", "--from", reports["same"], "--json", "-", env=NOWHERE)
     assert json.loads(done.stdout)["surface"] is None
     assert "surface" not in done.stderr
 
@@ -971,7 +971,7 @@ def test_of_one_release_there_is_no_surface_to_compare(reports):
 def test_a_release_without_an_inventory_is_named_and_nothing_about_it_is_made_up(reports, tmp_path):
     document = json.loads(Path(reports["same"]).read_text(encoding="utf-8"))
     (tmp_path / "new.json").write_text(json.dumps({**document, "torch": "9.0.0"}), encoding="utf-8")
-    done = command("gate", "--from", str(tmp_path / "new.json"), "--race", RACE, env=NOWHERE)
+    done = here("gate", "--from", str(tmp_path / "new.json"), "--race", RACE, env=NOWHERE)
     hint = f"python -m repro surface --diff {RECORDS[-1].version} 9.0.0"
     assert f"note: no inventory of torch 9.0.0 is recorded: {hint}" in done.stdout
     assert "surface of torch" not in done.stdout
@@ -1091,12 +1091,12 @@ def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
     ]
     assert document["asked"] == {"races": [RACE], "fixes": ["lock"], "times": 2, "searched": False}
     # What it wrote can be judged again elsewhere ...
-    done = command("gate", "--from", str(target), env=NOWHERE)
+    done = here("gate", "--from", str(target), env=NOWHERE)
     assert done.returncode == 0, done.stdout
     assert done.stdout.rstrip().endswith("2 cells: 2 as recorded; as expected")
     # ... and the other release must be red, by name.
     other = "2.14.1" if SHOWS else "2.13.0"
-    done = command("gate", "--from", str(target), "--race", RACE, "--fix", "lock", "--against", other, env=NOWHERE)
+    done = here("gate", "--from", str(target), "--race", RACE, "--fix", "lock", "--against", other, env=NOWHERE)
     assert done.returncode == 1
     assert f"{RACE} / no fix: {'appears (error)' if SHOWS else 'does not appear any more'}" in done.stdout
 
