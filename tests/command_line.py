@@ -1,11 +1,11 @@
-"""Runs ``python -m repro`` as a user does, in a process of its own."""
+"""Runs ``python -m repro`` as a user does, in a process of its own or in this one."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import repro
 from repro.cli import main
+from repro.laboratory import Laboratory
 
 ROOT = Path(repro.__file__).parent.parent
 COMMAND = [sys.executable, "-m", "repro"]
@@ -30,11 +31,24 @@ def command(*arguments: str, env: dict[str, str] | None = None, **options: Any) 
     return done
 
 
-def here(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it to its end in this process: where it starts no torch, a tenth of the time is the command itself."""
+def here(
+    *arguments: str, env: dict[str, str] | None = None, laboratory: Laboratory | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in this process, with a ``laboratory`` that is warm already if it is to have one."""
+
+    def warm(**_: object) -> nullcontext[Laboratory | None]:
+        return nullcontext(laboratory)
+
     # Files, as a command may close what it writes to.
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, env or environment(), clear=True):
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch.dict(os.environ, env or environment(), clear=True),
+            patch("repro.laboratory.Laboratory", lambda **_: nullcontext(laboratory))
+            if laboratory
+            else nullcontext(),
+        ):
             code = main(arguments)
         out.seek(0)
         err.seek(0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import COMMAND, command, environment
+from command_line import COMMAND, command, environment, here
 from packaging.specifiers import SpecifierSet
 
 from repro import fixes, races, results
@@ -211,8 +211,8 @@ def _read(terminal: Any) -> bytes:
         return b""
 
 
-def test_a_fix_that_holds_exits_0():
-    done = command("run", RACE, "--fix", "lock", "--json", "-")
+def test_a_fix_that_holds_exits_0(laboratory):
+    done = here("run", RACE, "--fix", "lock", "--json", "-", laboratory=laboratory)
 
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -223,9 +223,9 @@ def test_a_fix_that_holds_exits_0():
     assert "schedules" not in done.stderr
 
 
-def test_the_matrix_of_the_installed_release_exits_0(tmp_path):
+def test_the_matrix_of_the_installed_release_exits_0(tmp_path, laboratory):
     target = tmp_path / "matrix.json"
-    done = command("matrix", "--race", RACE, "--json", str(target))
+    done = here("matrix", "--race", RACE, "--json", str(target), laboratory=laboratory)
 
     assert done.returncode == 0, done.stdout
     assert done.stderr == ""

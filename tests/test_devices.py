@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from command_line import command
+from command_line import here
 
 from repro.experiment import Experiment
 from repro.laboratory import Laboratory
@@ -22,8 +22,8 @@ def test_each_device_of_the_list_has_a_call_of_its_own(count: int, laboratory: L
     assert run.outcome.kind == "ok"
 
 
-def test_the_command_line_takes_a_device_as_often_as_it_is_given() -> None:
-    done = command("run", "first-call", "--fix", "lock", *["--device", "cpu"] * 3)
+def test_the_command_line_takes_a_device_as_often_as_it_is_given(laboratory: Laboratory) -> None:
+    done = here("run", "first-call", "--fix", "lock", *["--device", "cpu"] * 3, laboratory=laboratory)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "first-call with fix lock: HOLDS" in done.stdout

@@ -1076,9 +1076,10 @@ TORCH = Version(Version(torch_version()).base_version)
 SHOWS = Version("2.14") > TORCH
 
 
-def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
+def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path, laboratory):
     target = tmp_path / "gate.json"
-    done = command("gate", "--quick", "-n", "2", "--race", RACE, "--fix", "lock", "--json", str(target))
+    line = ("gate", "--quick", "-n", "2", "--race", RACE, "--fix", "lock", "--json", str(target))
+    done = here(*line, laboratory=laboratory)
     document = json.loads(target.read_text(encoding="utf-8"))
 
     assert done.returncode == 0, done.stdout
@@ -1101,8 +1102,8 @@ def test_the_gate_measures_and_is_green_on_a_recorded_release(tmp_path):
     assert f"{RACE} / no fix: {'appears (error)' if SHOWS else 'does not appear any more'}" in done.stdout
 
 
-def test_the_full_gate_searches_for_a_race_that_stayed_away():
-    done = command("gate", "-n", "1", "--race", "first-call", "--fix", "lock", "--budget", "2")
+def test_the_full_gate_searches_for_a_race_that_stayed_away(laboratory):
+    done = here("gate", "-n", "1", "--race", "first-call", "--fix", "lock", "--budget", "2", laboratory=laboratory)
     stays_away = Version("2.13") <= TORCH
     assert ("first-call: searched without a fix: 2 schedules" in done.stdout) == stays_away
     assert done.returncode == 0, done.stdout
