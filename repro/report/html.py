@@ -506,7 +506,7 @@ def _card(path: Path) -> Card:
     """What was measured on a GPU."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["where"]
-    torch, card = release_of(where["torch"]), where["cards"][0].partition(",")[0]
+    torch, card = release_of(found["torch"]), where["cards"][0].partition(",")[0]
     if (several := len(where["devices"])) > 1:
         card = f"{several} x {card}"
     calls = [

@@ -17,9 +17,7 @@ for each device, and a warm-up on the first alone.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -79,7 +77,7 @@ def where(devices: Devices) -> dict[str, Any]:
     cards = subprocess.run(query, capture_output=True, text=True).stdout.strip().splitlines()
     with Sandbox(start="spawn") as sandbox:
         versions = sandbox.run("gpu_jobs:versions", timeout=BOUND).value
-    return {"devices": devices, "cards": cards, "python": platform.python_version(), **(versions or {})}
+    return {"devices": devices, "cards": cards, **(versions or {})}
 
 
 def run_matrix(devices: Devices) -> dict[str, Any]:
@@ -290,10 +288,14 @@ def main() -> int:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)} (default: all)")
     options = parser.parse_args()
     devices = tuple(options.devices or ["cuda"])
-    preflight.check_devices(devices)
     chosen = options.stages or list(STAGES)
+    if unknown := set(chosen) - set(STAGES):
+        parser.error(f"there is no stage {', '.join(sorted(unknown))}")
+    preflight.check_devices(devices)
     started = time.monotonic()
-    result: dict[str, Any] = {"where": where(devices), "seconds": {}}
+    place = where(devices)
+    torch = place.pop("torch", None)
+    result = document.envelope("benchmark-gpu", torch, {"where": place, "seconds": {}}, seeds=[STORY.seed])
     writing = threading.Lock()
 
     def stage(name: str) -> None:
@@ -309,7 +311,7 @@ def main() -> int:
             result[name] = found
             result["seconds"][name] = round(time.monotonic() - begun, 1)
             result["seconds"]["all"] = round(time.monotonic() - started, 1)
-            options.json.write_text(json.dumps(document.plain(result), indent=1) + "\n", encoding="utf-8")
+            document.write(document.plain(result), str(options.json))
             print(f"{name}: {result['seconds'][name]} s", flush=True)
 
     with ThreadPoolExecutor(len(STAGES)) as pool:

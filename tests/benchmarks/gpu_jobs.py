@@ -147,7 +147,8 @@ def first_steps(devices: Sequence[str]) -> list[str]:
 def drafters(fix: str, workloads: Sequence[Workload]) -> dict[str, Any]:
     """Three first training steps at once under a fix that is around the whole step: were they block-sparse.
 
-    The kernels are those of one warm step more, alone.
+    What threads hold that run at the same time, the allocator does not tell apart: together it must be less than all
+    scores of one of them. What each holds, and the kernels, are those of warm steps more, one after the other.
     """
     from repro import fixes
     from repro.oracles import kernels, memory, numerics, sparsity
@@ -157,35 +158,37 @@ def drafters(fix: str, workloads: Sequence[Workload]) -> dict[str, Any]:
     code.prepare()
     code.calls.clear()
     steps = [code.guarded(code.compiled(f"drafter {number}", number)) for number in range(len(workloads))]
-    said = at_once([code.fix.thread(step) for step in steps])
+    with memory.AllocationMeter(workloads[0].device) as together:
+        said = at_once([code.fix.thread(step) for step in steps])
     if set(said) != {"ok"}:
         return {"said": said}
-    found, forwards, backwards, unseen = [], [], [], []
+    found = [memory.judge(together, min(workloads, key=lambda workload: workload.dense_bound))]
+    unseen = []
     for call in code.calls:
-        workload = call.inputs.workload
+        assert call.gradients is not None
+        gradients = sparsity.judge_gradients(call.inputs, call.gradients)
+        unseen.append(gradients.data["unseen keys"])
+        found += [sparsity.judge(call.inputs, call.output), numerics.judge(call.output, call.inputs), gradients]
+    code.calls.clear()
+    for step in steps:
+        step()
+    shares = []
+    for call in code.calls:
         assert call.meter is not None
         assert call.backward is not None
         assert call.gradients is not None
+        workload = call.inputs.workload
         forward = memory.judge(call.meter, workload)
         backward = memory.judge_backward(call.backward, workload, call.gradients)
-        gradients = sparsity.judge_gradients(call.inputs, call.gradients)
-        found += [
-            sparsity.judge(call.inputs, call.output),
-            numerics.judge(call.output, call.inputs),
-            forward,
-            gradients,
-            backward,
-        ]
-        forwards.append(forward.data["peak"] / forward.data["bound"])
-        backwards.append(backward.data["peak"] / backward.data["bound"])
-        unseen.append(gradients.data["unseen keys"])
+        shares.append([each.data["peak"] / each.data["bound"] for each in (forward, backward)])
+        found += [forward, backward]
     ops = kernels.profile(steps[0])
     found.append(kernels.judge(ops, workloads[0]))
     return {
         "said": said,
         "findings": [{"oracle": f.oracle, "sight": f.sight.value, "message": f.message} for f in found],
         "keys that nobody sees": max(unseen),
-        "largest shares of all scores, of forward and backward": [max(forwards), max(backwards)],
+        "largest shares of all scores, of forward and backward": [max(each) for each in zip(*shares, strict=True)],
         "triton": sorted({op.name for op in ops if op.name.startswith("triton_")}),
     }
 

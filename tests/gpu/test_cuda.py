@@ -128,7 +128,7 @@ def test_the_story_trains(fix: str, cuda_laboratory: Laboratory) -> None:
     found = ended.value
     assert found["said"] == ["ok"] * 3
     assert {finding["sight"] for finding in found["findings"]} == {"pass"}, found["findings"]
-    assert len(found["findings"]) == 5 * 3 + 1
+    assert len(found["findings"]) == 1 + 5 * 3 + 1
     # The gradients of their keys and values are zero.
     assert found["keys that nobody sees"] > 1024
     assert max(found["largest shares of all scores, of forward and backward"]) < SHARE

@@ -9,9 +9,20 @@ from test_cuda import SHARE
 
 from repro.expectations import expected, fixtures
 from repro.outcome import Kind
+from repro.report.document import SCHEMA
 
-MEASURED = json.loads((fixtures() / "results" / "gpu" / "h200-torch-2.11.0.json").read_text(encoding="utf-8"))
+FOLDER = fixtures() / "results" / "gpu"
+MEASURED = json.loads((FOLDER / "h200-torch-2.11.0.json").read_text(encoding="utf-8"))
 RELEASE = "2.11.0"
+
+
+@pytest.mark.parametrize(("name", "cards"), [("h200", 1), ("h200-x2", 2)])
+def test_it_says_where_it_ran(name, cards):
+    measured = json.loads((FOLDER / f"{name}-torch-2.11.0.json").read_text(encoding="utf-8"))
+
+    assert (measured["schema"], measured["command"], measured["seeds"]) == (SCHEMA, "benchmark-gpu", [0])
+    assert measured["torch"].startswith(f"{RELEASE}+cu")
+    assert len(measured["where"]["cards"]) == len(measured["where"]["devices"]) == cards
 
 
 @pytest.mark.parametrize("run", MEASURED["story"]["runs"], ids=lambda run: f"{run['race']}-{run['fix']}")
@@ -32,7 +43,7 @@ def test_three_first_steps_at_once_hold_under_each_fix_around_the_step():
     assert set(by_fix) == {"lock", "warmup", "side-by-side", "side-by-side+isolate"}
     for found in by_fix.values():
         assert found["said"] == ["ok"] * 3
-        assert len(found["findings"]) == 5 * 3 + 1
+        assert len(found["findings"]) == 1 + 5 * 3 + 1
         assert {finding["sight"] for finding in found["findings"]} == {"pass"}
         assert max(found["largest shares of all scores, of forward and backward"]) < SHARE
         assert found["keys that nobody sees"] > 0
