@@ -233,6 +233,32 @@ def attention(query, key, value, mask_mod):
 """
 
 
+STOPS = """
+import threading
+import torch
+
+CALLS = []
+
+
+def attention(query, key, value, mask_mod):
+    CALLS.append(threading.current_thread().name)
+    if CALLS == ["first", "second"]:
+        raise SystemExit(0)
+    seen = (tensor[:, :, :512] for tensor in (query, key, value))
+    return torch.nn.functional.scaled_dot_product_attention(*seen, is_causal=True)
+"""
+
+
+@pytest.mark.nightly
+def test_a_script_says_that_a_thread_was_ended(exported, tmp_path):
+    assert exported(STOPS, switches=["first:again#1>second taken"]) == ""
+
+    trial = run((tmp_path / "out" / "repro_mine_attention.py").read_text(encoding="utf-8"))
+
+    assert trial.shown, trial.output
+    assert "SystemExit: 0" in trial.output
+
+
 @pytest.mark.nightly
 def test_a_script_says_that_its_threads_wait_for_each_other(exported, tmp_path):
     switches = ["first:mask.sort#1>second taken", "second:mask.sort#1>first taken"]
