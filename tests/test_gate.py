@@ -822,6 +822,15 @@ def test_a_file_is_judged_by_what_it_was_narrowed_to_and_says_what_it_leaves_out
         assert here("gate", "--from", file, *more, env=NOWHERE).returncode == 3
 
 
+def test_a_group_stands_for_its_races():
+    done = here("gate", "--from", "2.14.1", "--race", "processes", "--race", RACE, "--fix", NONE, env=NOWHERE)
+    asked = {*races.names(races.PROCESSES), RACE}
+    assert done.returncode == 0, done.stdout
+    count = len(races.names_on(["cpu"]))
+    assert f"left out: {count - len(asked)} of {count} races\n" in done.stdout
+    assert done.stdout.rstrip().endswith(f"{len(asked)} cells: {len(asked)} as recorded; as expected")
+
+
 @pytest.mark.parametrize(
     "asked",
     [
