@@ -4,7 +4,9 @@ Three threads that draft: build the mask, call compiled attention, multiply some
 its own, and so has none, since some fixes mend torch for the whole process; the two take turns, and each pair of
 turns gives one ratio. ``none`` against none says how far the measurement is off. Two workloads: ``warm``, always the
 same length, and ``varying``, a new length in each step. Beside the ratio stand the graphs that were compiled since
-the threads first started, and the highest that one step held. Some twenty minutes. On a GPU: ``gpu.py``.
+the threads first started, and the highest that one step held. Where a drafter fails, its fix does not hold there, and
+that is the result; where the one without a fix does, another takes its place. Some twenty minutes. On a GPU:
+``gpu.py``.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ import gpu_jobs
 from repro import fixes, preflight
 from repro.fixes import NONE
 from repro.oracles.memory import preload
+from repro.outcome import portably
 from repro.report import document
 from repro.workloads import Workload
 
 THREADS = 3
 PAIRS = 12
+# How often another process without a fix takes the place of one that failed, for each fix.
+PATIENCE = 3
 # Seconds that a process may take to start or for a turn. It bounds a hang.
 BOUND = 300.0
 
@@ -67,7 +72,10 @@ def lengths(load: Load) -> Callable[[], int]:
 
 
 def work(name: str, load: Load, pipe: Connection) -> None:
-    """A process: answers each ``"turn"`` with tokens a second, and ``"end"`` with what it compiled and held."""
+    """A process: answers each ``"turn"`` with tokens a second, and ``"end"`` with what it compiled and held.
+
+    What its drafters raised is its last answer.
+    """
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -116,10 +124,9 @@ def work(name: str, load: Load, pipe: Connection) -> None:
             draft(number, 1)
         peaks.append(meter.peak)
 
-    def at_once(body: Callable[[int], None]) -> None:
+    def at_once(body: Callable[[int], None]) -> str:
         said = gpu_jobs.at_once([fix.thread(lambda number=number: body(number)) for number in range(THREADS)])
-        if set(said) != {"ok"}:
-            raise RuntimeError(f"a drafter failed: {said}")
+        return portably("; ".join(sorted(set(said) - {"ok"})))
 
     with torch.set_grad_enabled(load.trains):
         examples = [
@@ -132,22 +139,34 @@ def work(name: str, load: Load, pipe: Connection) -> None:
         for number in range(THREADS):
             draft(number, 1)
     before = recompiles.compiled_graphs()
-    at_once(lambda number: draft(number, load.steps))
+    failed = at_once(lambda number: draft(number, load.steps))
     while pipe.recv() == "turn":
         started = time.perf_counter()
-        at_once(lambda number: draft(number, load.steps))
-        pipe.send(load.tokens / (time.perf_counter() - started))
-    at_once(metered)
+        failed = failed or at_once(lambda number: draft(number, load.steps))
+        pipe.send(failed or load.tokens / (time.perf_counter() - started))
+        if failed:
+            return
+    if failed := failed or at_once(metered):
+        pipe.send(failed)
+        return
     after = recompiles.compiled_graphs()
     if before is None or after is None or None in peaks:
         raise RuntimeError("nothing was counted")
     pipe.send((after - before, max(peaks)))
 
 
+class Failed(Exception):
+    """Drafters of ``worker`` raised what ``said`` says."""
+
+    def __init__(self, worker: Worker, said: str) -> None:
+        super().__init__(f"{worker.fix}: {said}")
+        self.worker, self.said = worker, said
+
+
 class Worker:
     def __init__(self, fix: str, load: Load) -> None:
         context = multiprocessing.get_context("spawn")
-        self._fix = fix
+        self.fix = fix
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=work, args=(fix, load, theirs), daemon=True)
         self._process.start()
@@ -161,12 +180,18 @@ class Worker:
         self._process.join()
         return found
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def _answer(self, question: str) -> Any:
         self._pipe.send(question)
         if not self._pipe.poll(BOUND):
             self._process.kill()
-            raise RuntimeError(f"{self._fix} gave no answer within {BOUND:g} s")
-        return self._pipe.recv()
+            raise RuntimeError(f"{self.fix} gave no answer within {BOUND:g} s")
+        answer = self._pipe.recv()
+        if isinstance(answer, str):
+            raise Failed(self, answer)
+        return answer
 
 
 def pairs(bare: Worker, worker: Worker, count: int = PAIRS) -> list[tuple[float, float]]:
@@ -182,8 +207,12 @@ def pairs(bare: Worker, worker: Worker, count: int = PAIRS) -> list[tuple[float,
 
 def measure(fix: str, workload: str, bare: Worker) -> dict[str, Any]:
     worker = Worker(fix, LOADS[workload])
-    ratios = [fixed / without for without, fixed in pairs(bare, worker)]
-    recompiled, peak = worker.end()
+    try:
+        ratios = [fixed / without for without, fixed in pairs(bare, worker)]
+        recompiled, peak = worker.end()
+    except Failed:
+        worker.kill()
+        raise
     low, high = gpu_jobs.bounds(ratios)
     return {
         "fix": fix,
@@ -204,15 +233,25 @@ def main() -> int:
     torch, cache = preflight.check()
     os.environ |= {**preload(cache), "CXX": preflight.compiler(), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     rows: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
     for workload, load in LOADS.items():
         bare = Worker(NONE, load)
         for fix in options.fixes or MEASURED:
-            rows.append(measure(fix, workload, bare))
-            print(rows[-1], flush=True)
-            # What there is so far stays, should a worker fail.
-            content = {"rows": rows, "pairs": PAIRS, "threads": THREADS}
+            for _ in range(PATIENCE):
+                try:
+                    rows.append(measure(fix, workload, bare))
+                    print(rows[-1], flush=True)
+                    break
+                except Failed as failure:
+                    failed.append({"fix": failure.worker.fix, "workload": workload, "said": failure.said})
+                    print(failed[-1], flush=True)
+                    if failure.worker is not bare:
+                        break
+                    bare = Worker(NONE, load)
+            # What there is so far stays, whatever comes.
+            content = {"rows": rows, "failed": failed, "pairs": PAIRS, "threads": THREADS}
             document.write(document.envelope("benchmark-fixes", torch, content, seeds=[0]), str(options.json))
-        bare.end()
+        bare.kill()
     return 0
 
 
