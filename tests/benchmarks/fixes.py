@@ -30,7 +30,6 @@ import gpu_jobs
 from repro import fixes, preflight
 from repro.fixes import NONE
 from repro.oracles.memory import preload
-from repro.outcome import portably
 from repro.report import document
 from repro.workloads import Workload
 
@@ -126,7 +125,7 @@ def work(name: str, load: Load, pipe: Connection) -> None:
 
     def at_once(body: Callable[[int], None]) -> str:
         said = gpu_jobs.at_once([fix.thread(lambda number=number: body(number)) for number in range(THREADS)])
-        return portably("; ".join(sorted(set(said) - {"ok"})))
+        return "; ".join(sorted(set(said) - {"ok"}))
 
     with torch.set_grad_enabled(load.trains):
         examples = [

@@ -80,7 +80,7 @@ def _said(body: Callable[[], Any]) -> str:
         body()
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        place = portably(f"{last.filename}, {last.name}: {last.line}")
+        place = portably(f'File "{last.filename}", {last.name}: {last.line}')
         return f"{type(error).__name__}: {str(error)[:200]} ({place})"
     return "ok"
 
