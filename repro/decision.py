@@ -71,16 +71,16 @@ class Broken:
 
 @dataclass(frozen=True)
 class Release:
-    """All that is said of one release. ``costs`` by fix and workload."""
+    """All that is said of one release. ``costs`` by fix and workload, or what a drafter raised."""
 
     torch: str
     situations: tuple[Situation, ...]
     traps: tuple[Broken, ...]
-    costs: Mapping[tuple[str, str], Cost]
+    costs: Mapping[tuple[str, str], Cost | str]
 
 
 def releases(
-    records: Sequence[Report], apart: Sequence[Report], costs: Mapping[str, Mapping[tuple[str, str], Cost]]
+    records: Sequence[Report], apart: Sequence[Report], costs: Mapping[str, Mapping[tuple[str, str], Cost | str]]
 ) -> list[Release]:
     """Each recorded release, the newest first; of several Pythons the newest one counts."""
     found = []
@@ -177,18 +177,22 @@ def _broken(trap: str, cells: _Cells) -> Broken:
     )
 
 
-def load_costs(folder: Path | None = None) -> dict[str, dict[tuple[str, str], Cost]]:
+def load_costs(folder: Path | None = None) -> dict[str, dict[tuple[str, str], Cost | str]]:
     """By release what ``tests/benchmarks/fixes.py`` recorded. Raises :class:`ReportError`."""
     found = {}
     for file in sorted((folder or results.folder()).glob("throughput-torch-*.json")):
         try:
             document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            found[release_of(document["torch"])] = {
+            costs: dict[tuple[str, str], Cost | str] = {
+                (row["fix"], row["workload"]): row["said"].partition(" (")[0] for row in document["failed"]
+            }
+            costs |= {
                 (row["fix"], row["workload"]): Cost(
                     row["ratio"], row["low"], row["high"], row["recompiles"], row["peak_bytes"]
                 )
                 for row in document["rows"]
             }
+            found[release_of(document["torch"])] = costs
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ReportError(f"{file}: not what tests/benchmarks/fixes.py writes: {error!r}") from None
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -68,3 +69,17 @@ def test_costs_that_cannot_be_read_are_named(tmp_path):
 
     with pytest.raises(results.ReportError, match=r"throughput-torch-2\.13\.0\.json: not what"):
         decision.load_costs(tmp_path)
+
+
+def test_a_fix_under_which_a_thread_failed_has_that_for_its_cost(tmp_path):
+    row = {"ratio": 1.0, "low": 0.9, "high": 1.1, "recompiles": 0, "peak_bytes": 1}
+    said = "KeyError: 'custom' (File \"torch/fx/traceback.py\", annotate: del)"
+    # Where none has a row it failed in the measure of another fix.
+    failed = [{"fix": fix, "workload": "warm", "said": said} for fix in ("none", "wrapper")]
+    measured = {"torch": "2.13.0", "rows": [{"fix": "none", "workload": "warm", **row}], "failed": failed}
+    (tmp_path / "throughput-torch-2.13.0.json").write_text(json.dumps(measured))
+
+    costs = decision.load_costs(tmp_path)
+
+    assert costs["2.13.0"] == {("none", "warm"): Cost(**row), ("wrapper", "warm"): "KeyError: 'custom'"}
+    assert "| a thread failed: `KeyError: 'custom'` |" in page(costs=costs)

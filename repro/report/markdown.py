@@ -174,9 +174,11 @@ def _held(covered: Covered, situation: Situation) -> list[str]:
     return [f"`{covered.fix}`", f"{len(covered.holds)} of {len(situation.needed)}", _named(covered.fails)]
 
 
-def _cost(cost: Cost | None) -> str:
+def _cost(cost: Cost | str | None) -> str:
     if cost is None:
         return ""
+    if isinstance(cost, str):
+        return f"a thread failed: `{cost}`"
     compiled = f"; compiled {cost.recompiles}" if cost.recompiles else ""
     return f"{cost.ratio:.2f} ({cost.low:.2f} to {cost.high:.2f}){compiled}"
 
