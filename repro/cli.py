@@ -133,14 +133,9 @@ class _OneFix(argparse.Action):
 _RACES = f"only this race, or those of a group: {', '.join(races.GROUPS)} (repeatable)"
 
 
-class _Races(argparse.Action):
+def _races(named: str) -> list[str]:
     """A race by name, or all of a group."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
-        named = races.names(values) if values in races.GROUPS else [values]
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), *named])
+    return races.names(named) if named in races.GROUPS else [named]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -183,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     _audit_options(_command(commands, "audit", "attention of your own, called by several threads: does it hold?"))
 
     table = _command(commands, "matrix", "all races by all fixes, against what this release is known to do")
-    table.add_argument("--race", action=_Races, metavar="RACE", dest="races", help=_RACES)
+    table.add_argument("--race", action="extend", type=_races, metavar="RACE", dest="races", help=_RACES)
     table.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
     table.add_argument(
         "--search",
@@ -330,7 +325,7 @@ def _gate_options(gate: argparse.ArgumentParser) -> None:
     gate.formatter_class = argparse.RawDescriptionHelpFormatter
     gate.set_defaults(command=_gate)
     what = gate.add_argument_group("what is judged")
-    what.add_argument("--race", action=_Races, metavar="RACE", dest="races", help=_RACES)
+    what.add_argument("--race", action="extend", type=_races, metavar="RACE", dest="races", help=_RACES)
     what.add_argument("--fix", action="append", metavar="F", dest="fixes", help="only this fix (repeatable)")
     _device_option(what)
     what.add_argument(

@@ -31,6 +31,10 @@ class Cost:
     peak_bytes: int
 
 
+# By fix and workload: what it costs, or what a drafter raised under it.
+Costs = Mapping[tuple[str, str], Cost | str]
+
+
 @dataclass(frozen=True)
 class Covered:
     """What one fix comes to against the races of a situation that show without a fix."""
@@ -71,17 +75,15 @@ class Broken:
 
 @dataclass(frozen=True)
 class Release:
-    """All that is said of one release. ``costs`` by fix and workload, or what a drafter raised."""
+    """All that is said of one release."""
 
     torch: str
     situations: tuple[Situation, ...]
     traps: tuple[Broken, ...]
-    costs: Mapping[tuple[str, str], Cost | str]
+    costs: Costs
 
 
-def releases(
-    records: Sequence[Report], apart: Sequence[Report], costs: Mapping[str, Mapping[tuple[str, str], Cost | str]]
-) -> list[Release]:
+def releases(records: Sequence[Report], apart: Sequence[Report], costs: Mapping[str, Costs]) -> list[Release]:
     """Each recorded release, the newest first; of several Pythons the newest one counts."""
     found = []
     for version, record in sorted({record.version: record for record in records}.items(), reverse=True):
@@ -177,9 +179,9 @@ def _broken(trap: str, cells: _Cells) -> Broken:
     )
 
 
-def load_costs(folder: Path | None = None) -> dict[str, dict[tuple[str, str], Cost | str]]:
+def load_costs(folder: Path | None = None) -> dict[str, Costs]:
     """By release what ``tests/benchmarks/fixes.py`` recorded. Raises :class:`ReportError`."""
-    found = {}
+    found: dict[str, Costs] = {}
     for file in sorted((folder or results.folder()).glob("throughput-torch-*.json")):
         try:
             document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

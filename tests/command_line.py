@@ -45,9 +45,7 @@ def here(
             redirect_stdout(out),
             redirect_stderr(err),
             patch.dict(os.environ, env or environment(), clear=True),
-            patch("repro.laboratory.Laboratory", lambda **_: nullcontext(laboratory))
-            if laboratory
-            else nullcontext(),
+            patch("repro.laboratory.Laboratory", warm) if laboratory else nullcontext(),
         ):
             code = main(arguments)
         out.seek(0)

@@ -5,7 +5,7 @@ its own, and so has none, since some fixes mend torch for the whole process; the
 turns gives one ratio. ``none`` against none says how far the measurement is off. Two workloads: ``warm``, always the
 same length, and ``varying``, a new length in each step. Beside the ratio stand the graphs that were compiled since
 the threads first started, and the highest that one step held. Where a drafter fails, its fix does not hold there, and
-that is the result; where the one without a fix does, another takes its place. Some twenty minutes. On a GPU:
+that is the result; where the one without a fix does, another takes its place. Some ten minutes. On a GPU:
 ``gpu.py``.
 """
 
@@ -209,9 +209,8 @@ def measure(fix: str, workload: str, bare: Worker) -> dict[str, Any]:
     try:
         ratios = [fixed / without for without, fixed in pairs(bare, worker)]
         recompiled, peak = worker.end()
-    except Failed:
+    finally:
         worker.kill()
-        raise
     low, high = gpu_jobs.bounds(ratios)
     return {
         "fix": fix,
