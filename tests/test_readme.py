@@ -136,6 +136,9 @@ def test_what_it_says_of_a_card_is_what_that_card_showed() -> None:
     steps, graphs = measured["first-steps"]["outcomes"], measured["graphs"]["outcomes"]
     assert f"{steps.count('hang')} of {len(steps)} starts of the recorded run ended so" in findings
     assert f"in {graphs.count('crash')} of {len(graphs)} starts of the recorded run" in findings
+    for call in ("all of the context", "short, uncompiled, all of the context"):
+        scaling = measured["calls"][call]["forward"]["scaling"]
+        assert f"{scaling['blocks']:.1f} times the blocks take {scaling['time']:.1f} times as long" in findings
 
 
 def outcome(race: str, fix: str, release: str) -> Kind:
