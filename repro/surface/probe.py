@@ -128,7 +128,7 @@ class Witness:
         self.values: dict[tuple[str, str, bool], list[str]] = {}
 
     def value(self, name: str) -> str:
-        return repr(self._state.look(name))[:200]
+        return self._state.text(self._state.look(name))[:200]
 
     def __call__(self, name: str, out: bool) -> None:
         from repro.interleave.scheduler import current, point

@@ -174,7 +174,7 @@ def profile_of_nothing(workload: Workload) -> Finding:
 
 def looked_at(names: list[str]) -> tuple[list[str], list[str]]:
     """Of these names the ones that a snapshot has, and the ones that it leaves out though they are there."""
-    seen = state.snapshot().values
+    seen = {f"{holder}.{name}" for holder, there in state.snapshot().values.items() for name in there}
     missed = [name for name in names if name not in seen and state.look(name) != "<absent>"]
     return [name for name in names if name in seen], missed
 
